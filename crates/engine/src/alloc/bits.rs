@@ -1,12 +1,11 @@
-//! Bitmaps of 64-bit words, and ranges of bits in them.
+//! Operations on ranges of bits in bitmaps of 64-bit words.
 //!
-//! Bit `i` lives in word `i / 64` at position `i % 64`, which is the order of
-//! ext4's bitmaps read as little-endian words. Nothing here locks or checks
-//! more than Rust's slices do; callers keep ranges inside the bitmap.
+//! Bit `i` is bit `i % 64` of word `i / 64`: the order of ext4's bitmaps read as little-endian
+//! words. A range outside the bitmap panics.
 
 use nextent_num::{must_fit, to_usize};
 
-/// The words that `[start, end)` touches, each with the mask of its bits.
+/// The indexes of the words that `[start, end)` overlaps, each with the mask of its bits.
 pub fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
     let mut at = start;
     std::iter::from_fn(move || {
@@ -24,7 +23,7 @@ pub fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
 /// Sets `[start, end)`.
 #[inline]
 pub fn set(bits: &mut [u64], start: u32, end: u32) {
-    // Few bits, within one word, are what most requests take.
+    // Fast path: most requests set a few bits of one word.
     let bit = start % 64;
     if start < end && end - start <= 64 - bit {
         bits[to_usize(start / 64)] |= (u64::MAX >> (64 - (end - start))) << bit;
@@ -35,7 +34,7 @@ pub fn set(bits: &mut [u64], start: u32, end: u32) {
     }
 }
 
-/// Clears `[start, end)` and says how many of the bits were set.
+/// Clears `[start, end)` and returns how many of the bits were set.
 pub fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
     let mut cleared = 0;
     for (word, mask) in words(start, end) {
@@ -80,7 +79,7 @@ pub fn runs(bits: &[u64], start: u32, end: u32) -> impl Iterator<Item = (u32, u3
     })
 }
 
-/// Reads words from bitmap bytes; bytes that are missing read as zero.
+/// Reads words from bitmap bytes. Missing bytes read as zero.
 pub fn load(words: &mut [u64], bytes: &[u8]) {
     let mut chunks = bytes.chunks(8);
     for word in words {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_the_bit_order_of_the_disk() {
+    fn load_and_store_use_the_bit_order_of_the_disk() {
         let bytes = [0x01, 0x80, 0, 0, 0, 0, 0, 0xff, 0x02];
         let mut words = [0u64; 2];
         load(&mut words, &bytes);

@@ -1,4 +1,11 @@
-//! Allocating and freeing blocks.
+//! Allocates and frees blocks.
+//!
+//! An allocation claims clusters from the counters, then searches in this order:
+//!
+//! 1. the region of the goal, if it is free or leased by the caller's slot;
+//! 2. the regions that the slot leases;
+//! 3. a region that no slot leases, which the slot then leases;
+//! 4. any region; in a second pass with all windows voided.
 
 use super::core::{Core, Sums, bitmap_error, summary};
 use super::counters::Counters;
@@ -17,37 +24,37 @@ use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, injected};
 
-/// Credits of one [`BlockAlloc::allocate`]: a bitmap and its descriptor's block.
+/// Credits of one [`BlockAlloc::allocate`]: a bitmap and the block of its descriptor.
 #[cfg(any(test, feature = "lab"))]
 pub const ALLOCATE_CREDITS: u32 = 2;
 
-/// A search first looks for at least this many clusters at once, if so many are wanted.
+/// A search for more clusters than this first accepts only runs of at least this length.
 const AMPLE: u32 = 256;
 
-/// The volume's blocks: who has them and who may have them.
+/// The allocator of the volume's blocks.
 pub struct BlockAlloc {
     pub(crate) groups: Arc<Groups>,
     leases: Leases,
     pub(super) counters: Arc<Counters>,
-    /// An allocator whose verbs are used instead of these; in the product a constant none.
+    /// An allocator that is called instead of this one. Always none in the product.
     pub(super) replacement: Replacement,
 }
 
-/// A request in clusters.
+/// A [`BlockRequest`] in clusters.
 #[derive(Clone, Copy)]
 struct ClusterRequest {
     want: u32,
     min: u32,
     goal: Option<ClusterPos>,
-    /// Clusters to set aside behind what is found.
+    /// Clusters to reserve after the allocated ones, for a window.
     extra: u32,
 }
 
-/// What a search took.
+/// The clusters that a search allocated.
 struct SearchResult {
     region: RegionNo,
     taken: TakenClusters,
-    /// The region, where clusters were set aside in it.
+    /// The region, if clusters were reserved in it for a window.
     window_region: Option<Arc<Region>>,
 }
 
@@ -59,13 +66,13 @@ impl SearchResult {
 }
 
 impl BlockAlloc {
-    /// The allocator of the volume in `store`, of which `root_blocks` are root's share. `system`
-    /// lists blocks of the volume's own that no descriptor names: the journal's, if any.
+    /// The allocator of the volume in `store`. `root_blocks` are reserved for root. `system` lists
+    /// the blocks of the system zone that no descriptor names: those of the journal.
     ///
-    /// Reads the descriptors, none of the bitmaps.
+    /// Reads the descriptors, but no bitmaps.
     ///
     /// # Errors
-    /// A failed read. Damaged descriptors exclude their groups, see [`Self::damage`].
+    /// A failed read. A damaged descriptor excludes its group, see [`Self::damage`].
     #[cfg(any(test, feature = "lab"))]
     pub fn open(
         store: Arc<Store>,
@@ -76,7 +83,7 @@ impl BlockAlloc {
         Self::open_as(store, geo, root_blocks, system, &AllocatorChoice::default())
     }
 
-    /// As [`Self::open`], with the allocator of `choice`.
+    /// Like [`Self::open`], with the allocator of `choice`.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -104,13 +111,13 @@ impl BlockAlloc {
         &self.groups.core
     }
 
-    /// Takes `min` to `want` contiguous blocks. Uses [`ALLOCATE_CREDITS`].
+    /// Allocates `min` to `want` contiguous blocks. Uses [`ALLOCATE_CREDITS`].
     ///
     /// Takes `[alloc.lease]` of the caller's slot and one `[alloc.region]` at a time.
     ///
     /// # Errors
-    /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
-    /// read; `Corrupt` for an impossible request.
+    /// `NoSpace` if `min` blocks are not available to `privilege`, or no run is long enough; a
+    /// failed read; `Corrupt` for a request with `min` of 0 or above `want`.
     pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
         if let Some(other) = self.replacement.get() {
             return other.allocate(h, request);
@@ -118,8 +125,8 @@ impl BlockAlloc {
         self.claim_and_take(h, request, 0).map(|(run, _)| run)
     }
 
-    /// As [`Self::allocate`], for a file that grows: first from its window, which is kept for
-    /// later requests that go on where this one ends.
+    /// Like [`Self::allocate`], for a growing file. Allocates from the file's window first. A
+    /// request that continues the previous one reserves a larger window.
     ///
     /// # Errors
     /// As [`Self::allocate`].
@@ -148,7 +155,7 @@ impl BlockAlloc {
         let mut request = *request;
         request.goal = request.goal.or(window.next);
         let (run, found) = self.claim_and_take(h, &request, extra)?;
-        // A write elsewhere in the file leaves the window for the next append.
+        // A write elsewhere in the file keeps the window for the next append.
         if continues || window.is_empty() {
             window.next = Some(run.end());
             if let SearchResult { region, taken, window_region: Some(window_region) } = found {
@@ -163,7 +170,7 @@ impl BlockAlloc {
         Ok(run)
     }
 
-    /// Gives back what a window holds. Any time; the file's blocks are not touched.
+    /// Releases the clusters of a window. The file's blocks do not change.
     ///
     /// Takes `[alloc.region]`.
     pub fn release(&self, window: &mut Window) {
@@ -200,12 +207,12 @@ impl BlockAlloc {
         let taken = region
             .is_some_and(|region| region.take_reserved(h, (window.start, granted), window.epoch));
         if !taken {
-            self.counters.give(u64::from(granted));
+            self.counters.release(u64::from(granted));
             window.clear();
             return Ok(None);
         }
-        let place = ClusterPos { region: window.region_no, at: window.start };
-        let run = layout.run(place, granted);
+        let pos = ClusterPos { region: window.region_no, at: window.start };
+        let run = layout.run(pos, granted);
         window.start += granted;
         window.len -= granted;
         window.start_block = run.end();
@@ -213,12 +220,12 @@ impl BlockAlloc {
         Ok(Some(run))
     }
 
-    fn wish(&self, request: &BlockRequest) -> Result<ClusterRequest> {
+    fn cluster_request(&self, request: &BlockRequest) -> Result<ClusterRequest> {
         let layout = &self.core().layout;
         let (want, min) = (layout.clusters(request.want), layout.clusters(request.min));
         if min == 0 || want < min {
             let value = u64::from(request.want);
-            return Err(bitmap_error("blocks wanted", value, GroupNo(0))
+            return Err(bitmap_error("number of blocks requested", value, GroupNo(0))
                 .at_inode(request.ino)
                 .into());
         }
@@ -232,45 +239,44 @@ impl BlockAlloc {
         request: &BlockRequest,
         extra: u32,
     ) -> Result<(BlockRun, SearchResult)> {
-        let mut wish = self.wish(request)?;
-        let claim = |want| self.counters.claim(wish.min, want, request.privilege);
-        let granted = claim(wish.want).ok_or(Error::NoSpace)?;
-        wish.want = granted;
-        wish.extra = extra;
-        let found = self.search(h, wish);
+        let mut wanted = self.cluster_request(request)?;
+        let claim = |want| self.counters.claim(wanted.min, want, request.privilege);
+        let granted = claim(wanted.want).ok_or(Error::NoSpace)?;
+        wanted.want = granted;
+        wanted.extra = extra;
+        let found = self.search(h, wanted);
         let used =
             found.as_ref().ok().and_then(Option::as_ref).map_or(0, |found| found.taken.run.1);
-        self.counters.give(u64::from(granted - used));
+        self.counters.release(u64::from(granted - used));
         let found = found?.ok_or(Error::NoSpace)?;
-        let place = ClusterPos { region: found.region, at: found.taken.run.0 };
-        Ok((self.core().layout.run(place, used), found))
+        let pos = ClusterPos { region: found.region, at: found.taken.run.0 };
+        Ok((self.core().layout.run(pos, used), found))
     }
 
-    /// Finds and takes clusters: at the goal, in the slot's own leases, in a new lease, and if
-    /// all that fails anywhere.
-    fn search(&self, h: &Handle<'_>, wish: ClusterRequest) -> Result<Option<SearchResult>> {
-        let mut slot = self.leases.here();
-        if let Some(goal) = wish.goal
-            && let Some(found) = self.at_goal(h, &mut slot, wish, goal)?
+    /// Finds and allocates clusters, in the order of the module's documentation.
+    fn search(&self, h: &Handle<'_>, wanted: ClusterRequest) -> Result<Option<SearchResult>> {
+        let mut slot = self.leases.of_caller();
+        if let Some(goal) = wanted.goal
+            && let Some(found) = self.allocate_at_goal(h, &mut slot, wanted, goal)?
         {
             return Ok(Some(found));
         }
-        let ample = ClusterRequest { min: wish.want.min(AMPLE).max(wish.min), ..wish };
-        if let Some(found) = self.in_leases(h, &mut slot, ample) {
+        let ample = ClusterRequest { min: wanted.want.min(AMPLE).max(wanted.min), ..wanted };
+        if let Some(found) = self.allocate_in_leases(h, &mut slot, ample) {
             return Ok(Some(found));
         }
-        if let Some(found) = self.in_new_lease(h, &mut slot, ample)? {
+        if let Some(found) = self.allocate_in_new_lease(h, &mut slot, ample)? {
             return Ok(Some(found));
         }
-        if let Some(found) = self.in_leases(h, &mut slot, wish) {
+        if let Some(found) = self.allocate_in_leases(h, &mut slot, wanted) {
             return Ok(Some(found));
         }
-        let found = self.anywhere(h, &mut slot, wish)?;
+        let found = self.allocate_anywhere(h, &mut slot, wanted)?;
         slot.missed |= found.is_none();
         Ok(found)
     }
 
-    /// The region `no`, unless it does not exist or its group is damaged.
+    /// The region `no`; none if it does not exist or its group is damaged.
     pub(super) fn usable(&self, no: RegionNo) -> Result<Option<Arc<Region>>> {
         let core = self.core();
         let group = core.layout.group(no);
@@ -287,18 +293,19 @@ impl BlockAlloc {
         }
     }
 
-    /// In the goal's region, if it is the caller's or nobody's: at the goal itself, else near it.
-    fn at_goal(
+    /// Allocates in the goal's region, unless another slot leases it: at the goal, or after it.
+    fn allocate_at_goal(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
-        wish: ClusterRequest,
+        wanted: ClusterRequest,
         goal: ClusterPos,
     ) -> Result<Option<SearchResult>> {
         let core = self.core();
         match core.owner(goal.region) {
-            // Files of many threads may have a goal that is full: no lock to find out.
-            0 if !summary::may_hold(core.summary(goal.region), wish.want.min(AMPLE)) => {
+            // The goals of many threads' files may lie in one full region. The summary tells
+            // without the region's lock.
+            0 if !summary::may_hold(core.summary(goal.region), wanted.want.min(AMPLE)) => {
                 return Ok(None);
             }
             0 => {}
@@ -315,25 +322,25 @@ impl BlockAlloc {
             }
         }
         let Some(region) = slot.regions().first() else { return Ok(None) };
-        let near = wish.want.min(AMPLE).max(wish.min);
+        let near = wanted.want.min(AMPLE).max(wanted.min);
         let taken = region
-            .allocate(h, wish.want, wish.min, wish.extra, Aim::At(goal.at))
-            .or_else(|| region.allocate(h, wish.want, near, wish.extra, Aim::From(goal.at)));
+            .allocate(h, wanted.want, wanted.min, wanted.extra, Aim::At(goal.at))
+            .or_else(|| region.allocate(h, wanted.want, near, wanted.extra, Aim::From(goal.at)));
         Ok(taken.map(|taken| SearchResult::new(region, taken)))
     }
 
-    fn in_leases(
+    fn allocate_in_leases(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
-        wish: ClusterRequest,
+        wanted: ClusterRequest,
     ) -> Option<SearchResult> {
         let core = self.core();
         let found = slot.regions().iter().find_map(|region| {
             if core.is_bad(core.layout.group(region.no())) {
                 return None;
             }
-            let taken = region.allocate(h, wish.want, wish.min, wish.extra, Aim::Anywhere)?;
+            let taken = region.allocate(h, wanted.want, wanted.min, wanted.extra, Aim::Anywhere)?;
             Some(SearchResult::new(region, taken))
         });
         if let Some(found) = &found {
@@ -342,38 +349,38 @@ impl BlockAlloc {
         found
     }
 
-    /// Leases regions near the goal, or near the slot's own place, until one has enough.
-    fn in_new_lease(
+    /// Leases regions from the goal on, or from the slot's own regions on, until one has enough.
+    fn allocate_in_new_lease(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
-        wish: ClusterRequest,
+        wanted: ClusterRequest,
     ) -> Result<Option<SearchResult>> {
         let core = self.core();
-        let order = wish.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
-        let mut start = match wish.goal {
+        let order = wanted.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
+        let mut start = match wanted.goal {
             Some(goal) => goal.region,
             None => slot
                 .regions()
                 .first()
                 .map_or_else(|| Leases::start_region(core), |region| region.no()),
         };
-        // Every step loads one region or gives up, so at most all of them are looked at.
+        // Each step examines one region, so the loop ends after all of them.
         for _ in 0..core.layout.count() {
             let Some(no) = self.leases.find(core, start, order) else { return Ok(None) };
             start = RegionNo(no.0 + 1);
             let Some(region) = self.usable(no)? else { continue };
-            if region.lock().find(wish.want, wish.min, Aim::Anywhere).is_none() {
+            if region.lock().find(wanted.want, wanted.min, Aim::Anywhere).is_none() {
                 continue;
             }
             if !self.leases.lease(slot, core, &region) {
                 continue;
             }
-            let aim = match wish.goal {
+            let aim = match wanted.goal {
                 Some(goal) if goal.region == no => Aim::From(goal.at),
                 _ => Aim::Anywhere,
             };
-            if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
+            if let Some(taken) = region.allocate(h, wanted.want, wanted.min, wanted.extra, aim) {
                 return Ok(Some(SearchResult::new(&region, taken)));
             }
             slot.give_up(core, &region);
@@ -381,20 +388,21 @@ impl BlockAlloc {
         Ok(None)
     }
 
-    /// In any region, whoever leases it: first as it is, then with all windows voided.
+    /// Allocates in any region, also one that another slot leases. Voids all windows in a second
+    /// pass.
     #[cold]
-    fn anywhere(
+    fn allocate_anywhere(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
-        wish: ClusterRequest,
+        wanted: ClusterRequest,
     ) -> Result<Option<SearchResult>> {
         let core = self.core();
         let count = core.layout.count();
         let start = slot.shared.unwrap_or(Leases::start_region(core)).0 % count;
         for recall in [false, true] {
             for no in (start..count).chain(0..start).map(RegionNo) {
-                if !self.worth_loading(no, wish.min, recall) {
+                if !self.worth_loading(no, wanted.min, recall) {
                     continue;
                 }
                 let Some(region) = self.usable(no)? else { continue };
@@ -402,7 +410,7 @@ impl BlockAlloc {
                     continue;
                 }
                 let aim = Aim::Anywhere;
-                if let Some(taken) = region.allocate(h, wish.want, wish.min, 0, aim) {
+                if let Some(taken) = region.allocate(h, wanted.want, wanted.min, 0, aim) {
                     slot.shared = Some(no);
                     return Ok(Some(SearchResult::new(&region, taken)));
                 }
@@ -411,8 +419,8 @@ impl BlockAlloc {
         Ok(None)
     }
 
-    /// Whether a region may have `min` clusters, or windows: a group that is not loaded has no
-    /// windows, and what its descriptor and its summaries say of it is true.
+    /// Whether a region may have `min` free clusters, or windows to void. A group that is not
+    /// loaded has no windows, and its descriptor and summaries are exact.
     fn worth_loading(&self, no: RegionNo, min: u32, windows: bool) -> bool {
         let core = self.core();
         let group = core.layout.group(no);
@@ -423,50 +431,50 @@ impl BlockAlloc {
         !windows && free > 0 && summary::may_have_run(core.summary(no), min)
     }
 
-    /// Frees blocks that are in use. Metadata is forgotten by the journal. Uses at most
+    /// Frees blocks that are in use. The journal forgets blocks of metadata. Uses at most
     /// [`Self::free_credits`].
     ///
-    /// What is free is counted at once; it is handed out again when no crash can bring its old
-    /// use back. That may be at once for blocks that were allocated in the same transaction, unless
-    /// that has fast commits, which may name them.
+    /// The blocks count as free at once. They become allocatable when no crash can bring back their
+    /// former use. That is at once for blocks allocated in the same transaction, unless the
+    /// transaction has fast commits, which may name them.
     ///
     /// # Errors
-    /// `Corrupt` if the range leaves the volume, has blocks of the volume's own or blocks that
-    /// are free already; in the last case its group is excluded from allocation and blocks
-    /// before the one named may have been freed.
+    /// `Corrupt` if the range leaves the volume, overlaps the system zone, or contains a block that
+    /// is free. In the last case the group is excluded from allocation, and the blocks before the
+    /// one that the error names may be free.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         if let Some(other) = self.replacement.get() {
             return other.free(h, start, len, kind);
         }
         let core = self.core();
         let clusters = core.layout.clusters(len);
-        for (place, n) in core.layout.pieces(start, len)? {
-            // A range over several regions is looked at as a whole before any of it is freed.
-            let look = |region: &Arc<Region>| match region.first_system_cluster((place.at, n)) {
-                Some(own) => Err(self.system_block_error(ClusterPos { at: own, ..place })),
-                None if n == clusters => self.free_piece(h, region, place, n, kind).map(|()| true),
+        for (pos, n) in core.layout.pieces(start, len)? {
+            // A range over several regions is checked as a whole before any of it is freed.
+            let check = |region: &Arc<Region>| match region.first_system_cluster((pos.at, n)) {
+                Some(own) => Err(self.system_block_error(ClusterPos { at: own, ..pos })),
+                None if n == clusters => self.free_piece(h, region, pos, n, kind).map(|()| true),
                 None => Ok(false),
             };
-            if self.with_region(place.region, look)?.transpose()? == Some(true) {
+            if self.with_region(pos.region, check)?.transpose()? == Some(true) {
                 return Ok(());
             }
         }
-        for (place, n) in core.layout.pieces(start, len)? {
-            let free = |region: &Arc<Region>| self.free_piece(h, region, place, n, kind);
-            self.with_region(place.region, free)?.transpose()?;
+        for (pos, n) in core.layout.pieces(start, len)? {
+            let free = |region: &Arc<Region>| self.free_piece(h, region, pos, n, kind);
+            self.with_region(pos.region, free)?.transpose()?;
         }
         Ok(())
     }
 
-    /// Does something with a region: of the caller's leases, or loaded if need be. Nothing past the
-    /// end of the volume. Takes `[alloc.lease]` or `[alloc.group]` shared, meanwhile.
+    /// Calls `act` with a region, which is loaded if necessary; none past the end of the volume.
+    /// Holds `[alloc.lease]`, or `[alloc.group]` shared, during the call.
     fn with_region<R>(
         &self,
         no: RegionNo,
         act: impl FnOnce(&Arc<Region>) -> R,
     ) -> Result<Option<R>> {
         if self.core().owner(no) == super::lease::mark() {
-            let slot = self.leases.here();
+            let slot = self.leases.of_caller();
             if let Some(region) = slot.get(no) {
                 return Ok(Some(act(region)));
             }
@@ -479,42 +487,42 @@ impl BlockAlloc {
         let layout = &self.core().layout;
         let block = layout.block(own);
         let group = layout.group(own.region);
-        bitmap_error("freeing the volume's own block", block.0, group).at_block(block).into()
+        bitmap_error("block to free (in the system zone)", block.0, group).at_block(block).into()
     }
 
     fn free_piece(
         &self,
         h: &Handle<'_>,
         region: &Arc<Region>,
-        place: ClusterPos,
+        pos: ClusterPos,
         n: u32,
         kind: BlockKind,
     ) -> Result<()> {
         let core = self.core();
         if kind == BlockKind::Metadata {
-            let run = core.layout.run(place, n);
+            let run = core.layout.run(pos, n);
             (run.start.0..run.end().0).for_each(|no| h.forget(BlockNo(no)));
         }
-        if let Err(clear) = region.free(h, (place.at, n)) {
-            let block = core.layout.block(ClusterPos { at: clear, ..place });
-            let group = core.layout.group(place.region);
-            let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
+        if let Err(clear) = region.free(h, (pos.at, n)) {
+            let block = core.layout.block(ClusterPos { at: clear, ..pos });
+            let group = core.layout.group(pos.region);
+            let error =
+                bitmap_error("block to free (already free)", block.0, group).at_block(block);
             core.exclude(group, error.clone().into());
             return Err(error.into());
         }
-        self.counters.give(u64::from(n));
+        self.counters.release(u64::from(n));
         Ok(())
     }
 
-    /// Credits that freeing `len` contiguous blocks may use, without those for forgetting
-    /// metadata.
+    /// Credits for freeing `len` contiguous blocks, without those for revoke records of metadata.
     #[must_use]
     pub fn free_credits(&self, len: u32) -> u32 {
         2 * (len / self.core().geo.blocks_per_group + 2)
     }
 
-    /// Puts blocks in use whether they are free or not, and says how many were free: for replay
-    /// of fast commits, before anything else is allocated.
+    /// Marks blocks as in use, whether they are free or not. Returns how many were free. For the
+    /// replay of fast commits, which runs before any allocation.
     ///
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
@@ -523,10 +531,10 @@ impl BlockAlloc {
             return Ok(other.mark_used(h, start, len)? << self.core().geo.cluster_bits);
         }
         let mut marked = 0;
-        for (place, n) in self.core().layout.pieces(start, len)? {
-            let mark = |region: &Arc<Region>| region.mark_used(h, (place.at, n));
-            let Some(n) = self.with_region(place.region, mark)? else { continue };
-            self.counters.take(u64::from(n));
+        for (pos, n) in self.core().layout.pieces(start, len)? {
+            let mark = |region: &Arc<Region>| region.mark_used(h, (pos.at, n));
+            let Some(n) = self.with_region(pos.region, mark)? else { continue };
+            self.counters.subtract_used(u64::from(n));
             marked += n;
         }
         Ok(marked << self.core().geo.cluster_bits)
@@ -541,9 +549,9 @@ impl BlockAlloc {
         if let Some(other) = self.replacement.get() {
             return other.is_free(start, len);
         }
-        for (place, n) in self.core().layout.pieces(start, len)? {
-            let is_free = |region: &Arc<Region>| region.lock().is_free((place.at, n));
-            if self.with_region(place.region, is_free)? == Some(false) {
+        for (pos, n) in self.core().layout.pieces(start, len)? {
+            let is_free = |region: &Arc<Region>| region.lock().is_free((pos.at, n));
+            if self.with_region(pos.region, is_free)? == Some(false) {
                 return Ok(false);
             }
         }
@@ -556,28 +564,28 @@ impl BlockAlloc {
         other.unwrap_or_else(|| self.counters.free()) << self.core().geo.cluster_bits
     }
 
-    /// Blocks that `privilege` may still take.
+    /// Blocks available to `privilege`.
     pub fn available(&self, privilege: Privilege) -> u64 {
         let other = self.replacement.get().map(|other| other.available(privilege));
         let clusters = other.unwrap_or_else(|| self.counters.available(privilege));
         clusters << self.core().geo.cluster_bits
     }
 
-    /// Whether freed blocks wait for a commit, or one has released some since the caller's last
-    /// search found none: after `NoSpace`, a commit and another try may succeed. Takes
-    /// `[alloc.lease]` and every loaded region's lock in turn.
+    /// Whether an allocation that failed with `NoSpace` may succeed after a commit: freed blocks
+    /// wait for one, or a commit released blocks during the caller's last search. Takes
+    /// `[alloc.lease]` and each loaded region's lock in turn.
     pub fn has_pending(&self) -> bool {
         if let Some(other) = self.replacement.get() {
             return other.has_pending();
         }
-        if std::mem::take(&mut self.leases.here().missed) {
+        if std::mem::take(&mut self.leases.of_caller().missed) {
             return true;
         }
         self.groups.any_region(|region| region.lock().held_back() > 0)
     }
 
-    /// Whether any of `len` blocks from `start` is the volume's own or lies outside it: no file
-    /// may map such a block. Takes no lock.
+    /// Whether any of `len` blocks from `start` lies in the system zone or outside the volume. No
+    /// file may map such a block. Takes no lock.
     #[must_use]
     pub fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool {
         let core = self.core();
@@ -585,39 +593,38 @@ impl BlockAlloc {
         !core.geo.holds_run(start, len) || core.system.touches(start, len)
     }
 
-    /// Blocks of the volume's own in groups' heads, bitmaps and tables: statfs's overhead
-    /// without the journal.
+    /// Blocks of the system zone without the journal: the overhead for `statfs`.
     pub fn overhead(&self) -> u64 {
         let core = self.core();
         let own = |group| core.system.of_group(group).map(|(start, end)| end - start).sum::<u64>();
         core.geo.groups().map(own).sum()
     }
 
-    /// Whether blocks are discarded once their release is durable.
+    /// Switches the discard of blocks whose release is durable on or off.
     #[cfg(any(test, feature = "lab"))]
     pub fn set_discard(&self, on: bool) {
         self.core().discard.store(on, Ordering::Relaxed);
     }
 
-    /// Whether so many groups were changed in transactions that are not durable that a commit, and
-    /// then [`drop_groups`](Self::drop_groups), is worth it.
+    /// Whether groups changed in transactions that are not durable take too much memory. The caller
+    /// then commits and calls [`drop_groups`](Self::drop_groups).
     #[must_use]
     pub fn needs_commit_to_drop(&self) -> bool {
         self.groups.needs_commit_to_drop()
     }
 
-    /// Drops the groups in memory that nobody uses. Takes `[alloc.groups]`.
+    /// Drops the loaded groups that are not in use. Takes `[alloc.groups]`.
     pub fn drop_groups(&self) {
         self.groups.drop_unused();
     }
 
-    /// Bytes of the groups in memory, and how many groups that are; for reports and tests.
+    /// Bytes and number of the loaded groups, for reports and tests.
     #[must_use]
     pub fn loaded_groups(&self) -> (usize, usize) {
         self.groups.usage()
     }
 
-    /// What excluded groups from allocation so far, at most the first few.
+    /// The first errors that excluded groups from allocation.
     #[cfg(any(test, feature = "lab"))]
     pub fn damage(&self) -> Vec<Error> {
         self.core().damage()
@@ -629,7 +636,7 @@ impl BlockAlloc {
         self.core().has_damage()
     }
 
-    /// What excluded groups since the last call.
+    /// The errors that excluded groups since the last call.
     pub fn take_damage(&self) -> Vec<Error> {
         self.core().take_damage()
     }
@@ -646,10 +653,11 @@ impl BlockAlloc {
         Ok(table)
     }
 
-    /// The block of the table in which an inode lies; none if that was never initialised. Such a
-    /// block has old bytes of the device. It must not be read through the cache: it would stay
-    /// there beside the zeros that the first use of its inodes writes to the device, and the next
-    /// commit of one of them would log it.
+    /// The block of the inode table that holds an inode; none if it was never initialised.
+    ///
+    /// A block that was never initialised holds old bytes of the device, and must not be read
+    /// through the cache. The first use of its inodes zeroes it on the device, past the cache. The
+    /// next commit of such an inode would then log the old bytes from the cache.
     ///
     /// # Errors
     /// As [`inode_table`](Self::inode_table).

@@ -1,20 +1,23 @@
-//! Free clusters of one region, findable by position, by length and by order.
+//! Free clusters of one region, searchable by position, by length and by order.
 //!
-//! A pyramid of bitmaps: bit `i` of order `o` is set when the clusters
-//! `[i << o, (i + 1) << o)` are all free. Order 0 is therefore the plain
-//! bitmap of free clusters, and a chunk is a *maximal* buddy when its parent's
-//! bit is clear. Compared with keeping only maximal buddies this needs no
-//! splitting and merging: taking a range clears its ancestors, giving it back
-//! sets those whose other half is free too, and both stop at the first order
-//! where nothing changes.
+//! The structure is a pyramid of bitmaps. Bit `i` of order `o` is set if the `1 << o` clusters from
+//! `i << o` on are all free. Order 0 is the bitmap of free clusters. A chunk is a *maximal* buddy
+//! if its parent's bit is clear.
 //!
-//! Invariants: `counts[o]` is the number of set bits of order `o`; `counts[0]`
-//! is the number of free clusters; `fragments` is the number of maximal free
-//! runs. A range given back was not free; a range taken was entirely free.
-//! Both are asserted, since only memory corruption or a bug can break them.
+//! Unlike lists of maximal buddies, the pyramid needs no splitting and merging. Taking a range
+//! clears its ancestors. Returning it sets each ancestor whose other half is free too. Both stop at
+//! the first order in which no bit changes.
 //!
-//! No locks here: a buddy belongs to a region and is guarded by its lock, with which its lines move
-//! from core to core: those are told (`reads`, `writes`).
+//! # Invariants
+//!
+//! - `counts[o]` is the number of set bits of order `o`, so `counts[0]` is the number of free
+//!   clusters.
+//! - `fragments` is the number of maximal free runs.
+//! - All clusters of a range that is taken are free; none of a range that is returned is. Both are
+//!   asserted.
+//!
+//! The lock of the region guards its buddy. `reads` and `writes` report to the simulator which of
+//! the buddy's cache lines move with that lock.
 
 #[cfg(any(test, feature = "lab"))]
 mod maximal;
@@ -23,18 +26,18 @@ use super::bits;
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::writes;
 
-/// Highest order a buddy may have: 8192 clusters.
+/// Order of the largest chunk: 8192 clusters.
 pub const MAX_ORDER: usize = 13;
 
 const LEVELS: usize = MAX_ORDER + 1;
 
-/// Length up to which a run is found by shifting words instead of by runs.
+/// Longest run that is searched for by shifting words instead of by enumerating runs.
 const SHORT: u32 = 64;
 
-/// How many chunks of the highest order are looked at for a long run.
+/// Most chunks of the highest free order that the search for a long run examines.
 const CANDIDATES: usize = 16;
 
-/// Free clusters of one region.
+/// The free clusters of one region.
 pub struct Buddy {
     len: u32,
     levels: Box<[u64]>,
@@ -43,11 +46,11 @@ pub struct Buddy {
     fragments: u32,
 }
 
-/// Where a piece of a region begins and how long it is, in clusters.
+/// A range of a region: first cluster and number of clusters.
 pub type Run = (u32, u32);
 
 impl Buddy {
-    /// A region of `len` clusters of which none is free.
+    /// A region of `len` clusters, none of them free.
     ///
     /// # Panics
     /// If `len` is zero or above 8192.
@@ -88,7 +91,7 @@ impl Buddy {
         self.fragments
     }
 
-    /// The highest order of which a whole chunk is free.
+    /// The highest order with a free chunk.
     pub fn largest_order(&self) -> Option<usize> {
         self.counts.iter().rposition(|&n| n > 0)
     }
@@ -119,7 +122,7 @@ impl Buddy {
         bits::runs(self.level(0), from, self.len).next()
     }
 
-    /// Length of the free run that begins at `at`, counted up to `max`.
+    /// Length of the free run that begins at `at`, at most `max`.
     pub fn run_at(&self, at: u32, max: u32) -> u32 {
         if at >= self.len {
             return 0;
@@ -128,10 +131,10 @@ impl Buddy {
         bits::next_clear(self.level(0), at, end).unwrap_or(end) - at
     }
 
-    /// Takes a range that is entirely free.
+    /// Marks a range as not free.
     ///
     /// # Panics
-    /// If any of it is not free.
+    /// If a cluster of it is not free.
     pub fn take(&mut self, start: u32, n: u32) {
         assert!(n > 0 && start + n <= self.len, "taking clusters beyond the region");
         writes(self);
@@ -154,14 +157,14 @@ impl Buddy {
         self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
     }
 
-    /// Gives back a range of which nothing is free.
+    /// Marks a range as free.
     ///
     /// # Panics
-    /// If any of it is free already or beyond the region.
+    /// If a cluster of it is free already or beyond the region.
     pub fn give(&mut self, start: u32, n: u32) {
         let (mut from, mut to) = (start, start + n);
-        assert!(n > 0 && to <= self.len, "giving back clusters beyond the region");
-        assert!(self.none_free(start, n), "giving back clusters that are free");
+        assert!(n > 0 && to <= self.len, "returning clusters beyond the region");
+        assert!(self.none_free(start, n), "returning clusters that are free");
         writes(self);
         let left = start > 0 && self.is_free(start - 1);
         let right = self.is_free(to);
@@ -173,7 +176,7 @@ impl Buddy {
                 self.set_upwards(order, from);
                 break;
             }
-            // A half chunk at either edge completes its parent if its sibling is free.
+            // A chunk at either edge completes its parent if its sibling is free.
             if from % 2 == 1 && self.bit(order, from - 1) {
                 from -= 1;
             }
@@ -192,7 +195,7 @@ impl Buddy {
         for above in order..LEVELS {
             let word = usize::from(self.offsets[above]) + to_usize(at / 64);
             let mask = 1 << (at % 64);
-            // A chunk that the region's end cuts off has no bit, nor have those above it.
+            // A chunk that crosses the region's end has no bit, and neither have its ancestors.
             match self.levels.get_mut(word) {
                 Some(bits) if at < self.len >> above && *bits & mask != 0 => {
                     writes(bits);
@@ -205,7 +208,7 @@ impl Buddy {
         }
     }
 
-    /// Sets the ancestors of a bit that was just set, up to the first whose other half is clear.
+    /// Sets the ancestors of a bit that was just set, up to the first with a clear half.
     fn set_upwards(&mut self, order: usize, mut at: u32) {
         for above in order + 1..LEVELS {
             if !self.bit(above - 1, at ^ 1) {
@@ -219,8 +222,8 @@ impl Buddy {
         }
     }
 
-    /// Clears `[from, to)` of one order and says how many were set; short ranges, the common
-    /// case, in one step.
+    /// Clears `[from, to)` of one order and returns how many bits were set. Ranges in one word, the
+    /// common case, take one step.
     fn clear(&mut self, order: usize, from: u32, to: u32) -> u32 {
         if from >= to {
             return 0;
@@ -233,7 +236,7 @@ impl Buddy {
         let hit = *word & mask;
         writes(word);
         *word &= !mask;
-        // Counting bits is slow where the target has no instruction for it.
+        // Avoids counting bits, which is slow on targets without an instruction for it.
         if hit == mask { to - from } else { hit.count_ones() }
     }
 
@@ -253,12 +256,10 @@ impl Buddy {
         word >> (at % 64) & 1 == 1
     }
 
-    /// The first free run of at least `n` clusters from `hint` on, then from 0.
-    ///
-    /// The length returned is `n`.
+    /// The first `n` contiguous free clusters from `hint` on, else from 0 on.
     pub fn find_run(&self, n: u32, hint: u32) -> Option<Run> {
         let largest = self.largest_order()?;
-        // Every run of n clusters holds an aligned chunk of order log2(n) - 1.
+        // Every run of n clusters contains an aligned chunk of order log2(n) - 1.
         if n > self.free() || to_usize(n.ilog2()) > largest + 1 {
             return None;
         }
@@ -293,7 +294,7 @@ impl Buddy {
         None
     }
 
-    /// A long free run, close to the longest there is, at most `max` clusters.
+    /// A free run of at most `max` clusters, at least a quarter as long as the longest one.
     pub fn find_near_longest(&self, max: u32) -> Option<Run> {
         let order = self.largest_order()?;
         let level = self.level(order);
@@ -336,7 +337,7 @@ impl Buddy {
     }
 }
 
-/// The bits of `word` where a run of `n` set bits begins that may go on in `next`.
+/// The bits of `word` where a run of `n` set bits begins. The run may continue in `next`.
 fn starts_of_runs(word: u64, next: u64, n: u32) -> u64 {
     let mut bits = u128::from(next) << 64 | u128::from(word);
     let mut have = 1;

@@ -1,9 +1,9 @@
-//! What a buddy does, done the obvious way, and the comparison of the two.
+//! Compares the buddy with a naive model.
 
 use super::buddy::{Buddy, Run};
 use proptest::prelude::*;
 
-/// One flag a cluster; every answer is computed afresh.
+/// One flag for each cluster. Each query scans all of them.
 struct Model(Vec<bool>);
 
 impl Model {
@@ -40,7 +40,7 @@ enum Op {
     Take(u32, u32),
     Give(u32, u32),
     Find(u32, u32),
-    Long(u32),
+    NearLongest(u32),
     Chunk(usize),
 }
 
@@ -50,7 +50,7 @@ fn op(len: u32) -> impl Strategy<Value = Op> {
         3 => (0..len, size.clone()).prop_map(|(at, n)| Op::Take(at, n)),
         3 => (0..len, size.clone()).prop_map(|(at, n)| Op::Give(at, n)),
         2 => (size.clone(), 0..len).prop_map(|(n, hint)| Op::Find(n, hint)),
-        1 => size.prop_map(Op::Long),
+        1 => size.prop_map(Op::NearLongest),
         1 => (0..14usize).prop_map(Op::Chunk),
     ]
 }
@@ -60,8 +60,8 @@ fn case() -> impl Strategy<Value = (u32, Vec<Op>)> {
         .prop_flat_map(|len| (Just(len), proptest::collection::vec(op(len), 1..60)))
 }
 
-/// Clips a range to the region and to its first stretch that is all `free`.
-fn stretch(model: &Model, at: u32, n: u32, free: bool) -> Option<Run> {
+/// The first run of `[at, at + n)`, clipped to the region, in which each cluster is `free`.
+fn clip_run(model: &Model, at: u32, n: u32, free: bool) -> Option<Run> {
     let end = model.0.len().min((at + n) as usize);
     let start = (at as usize..end).find(|&i| model.0[i] == free)?;
     let len = model.0[start..end].iter().take_while(|&&is| is == free).count();
@@ -71,23 +71,23 @@ fn stretch(model: &Model, at: u32, n: u32, free: bool) -> Option<Run> {
 fn step(buddy: &mut Buddy, model: &mut Model, op: &Op) {
     match *op {
         Op::Take(at, n) => {
-            if let Some(run) = stretch(model, at, n, true) {
+            if let Some(run) = clip_run(model, at, n, true) {
                 buddy.take(run.0, run.1);
                 model.set(run, false);
             }
         }
         Op::Give(at, n) => {
-            if let Some(run) = stretch(model, at, n, false) {
+            if let Some(run) = clip_run(model, at, n, false) {
                 buddy.give(run.0, run.1);
                 model.set(run, true);
             }
         }
         Op::Find(n, hint) => find(buddy, model, n, hint),
-        Op::Long(max) => {
+        Op::NearLongest(max) => {
             let found = buddy.find_near_longest(max);
             assert_eq!(found.is_some(), !model.runs().is_empty());
             if let Some((start, len)) = found {
-                assert!(len <= max && stretch(model, start, len, true) == Some((start, len)));
+                assert!(len <= max && clip_run(model, start, len, true) == Some((start, len)));
                 let half = model.runs().iter().map(|run| run.1).max().unwrap_or(0) / 4;
                 assert!(len >= half.min(max));
             }
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn buddy_agrees_with_its_model((len, ops) in case()) {
+    fn buddy_agrees_with_model((len, ops) in case()) {
         let mut buddy = Buddy::full(len);
         let mut model = Model(vec![false; len as usize]);
         for op in &ops {
@@ -148,7 +148,7 @@ fn a_whole_region_is_one_chunk() {
 
 #[test]
 #[should_panic(expected = "not free")]
-fn taking_twice_is_a_bug() {
+fn taking_a_range_twice_panics() {
     let mut buddy = Buddy::from_used(64, &[0]);
     buddy.take(3, 2);
     buddy.take(4, 1);

@@ -1,11 +1,9 @@
-//! What all parts of the allocator share, and what is known of each group
-//! before anything of it is loaded.
+//! State that all parts of the allocator share, with a summary of each group that is not loaded.
 //!
-//! The numbers of a group that change (`free_clusters`, `free_inodes`,
-//! `used_dirs`) are those of the last commit; only commits store them, so the
-//! searches that read them move no cache line. Objects that a commit renders
-//! hold a [`Core`], never the store: a store that is dropped with changes in
-//! memory must not be kept alive by them.
+//! - The counts of a group (`free_clusters`, `free_inodes`, `used_dirs`) are those of the last
+//!   commit. Only commits store them, so that searches read unchanging cache lines.
+//! - Objects that a commit renders hold a [`Core`], never the store. Otherwise unwritten changes
+//!   would keep a dropped store alive.
 
 use super::buddy::Run;
 use super::descriptors::Totals;
@@ -21,14 +19,14 @@ use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, 
 use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use nextent_sync::{Arc, LockClass, Mutex};
 
-/// Descriptors read at once.
+/// Bytes of descriptors in one read.
 const READ_BYTES: usize = 256 << 10;
-/// Damages that are remembered; later ones only exclude their group.
+/// Errors kept for reports. Later ones only exclude their group.
 const MAX_DAMAGES: usize = 64;
-/// The lock of what is remembered of damages.
+/// The errors kept for reports.
 static DAMAGE: LockClass = LockClass::new("alloc.damage", 445);
 
-/// One group's descriptor as far as searches need it.
+/// The fields of a group's descriptor that searches need.
 pub struct GroupInfo {
     pub(crate) block_bitmap: BlockNo,
     pub(crate) inode_table: BlockNo,
@@ -38,15 +36,15 @@ pub struct GroupInfo {
     pub(crate) free_inodes: AtomicU32,
     /// As of the last commit. Relaxed: a hint.
     pub(crate) used_dirs: AtomicU32,
-    /// Inodes whose place in the table is initialised, from the first; beyond, the device has what
-    /// it had before there was a file system. Grows under `[alloc.inode-table]`, with Release
-    /// after zeros are written; Acquire by those who read the table.
+    /// Inodes at the start of the table whose blocks are initialised. The blocks after them hold
+    /// bytes from before the file system was made. Grows under `[alloc.inode-table]`: Release after
+    /// zeros are written, Acquire before a reader uses the table.
     pub(crate) initialised: AtomicU32,
-    /// Damaged: nothing is allocated here. Relaxed, set once.
+    /// The group is damaged, and nothing is allocated in it. Relaxed, set once.
     bad: AtomicBool,
 }
 
-/// The sums of all descriptors.
+/// Sums over all descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) free_clusters: u64,
@@ -56,29 +54,32 @@ pub(crate) struct Sums {
 
 /// State shared by all parts of the allocator.
 pub struct Core {
-    /// The numbers of the volume.
+    /// The geometry of the volume.
     pub geo: Arc<Geometry>,
-    /// How groups are cut into regions.
+    /// How groups are divided into regions.
     pub layout: Layout,
     pub(crate) system: SystemZone,
     pub(crate) groups: Box<[GroupInfo]>,
     pub(crate) totals: Arc<Totals>,
-    /// Where the volume lies.
+    /// The device of the volume.
     pub device: Arc<dyn BlockDevice>,
-    /// Slot that leases each region, plus one; 0 for none. Relaxed: a hint that keeps others
-    /// away, stored only when a lease moves; the region's lock is what excludes.
+    /// For each region, the per-thread slot that leases it, plus one; 0 for none. Relaxed: a hint
+    /// that other slots search elsewhere. Stored only when a lease moves. The region's lock
+    /// excludes.
     pub(crate) owners: Box<[AtomicU16]>,
     /// See [`summary`]. Relaxed: a hint.
     summaries: Box<[AtomicU32]>,
-    /// Whether freed clusters are discarded once that is durable.
+    /// Whether freed clusters are discarded once their release is durable.
     pub discard: AtomicBool,
-    /// The damages, and how many of them were taken. [alloc.damage]
+    /// The errors, and how many of them [`take_damage`](Self::take_damage) has returned.
+    /// [alloc.damage]
     damage: Mutex<(Vec<Error>, usize)>,
-    /// There is damage that nobody has taken. Relaxed: looked at after each operation.
+    /// [`take_damage`](Self::take_damage) has errors to return. Relaxed: read after each operation.
     has_new_damage: AtomicBool,
 }
 
-/// A region's free clusters and largest order in one word, `KNOWN` once they were counted.
+/// A region's free clusters and largest free order in one word. `KNOWN` is set once the region was
+/// loaded.
 pub(crate) mod summary {
     use nextent_num::must_fit;
 
@@ -88,29 +89,29 @@ pub(crate) mod summary {
         KNOWN | free << 8 | largest.map_or(0, |order| must_fit::<u32, _>(order) + 1)
     }
 
-    /// Whether the region has `n` free clusters, as far as the summary says.
+    /// Whether the region may have `n` free clusters.
     pub(crate) fn may_hold(word: u32, n: u32) -> bool {
         word & KNOWN == 0 || (word & !KNOWN) >> 8 >= n
     }
 
-    /// Whether the region may have `n` free clusters side by side: such a run has a chunk of at
-    /// least a quarter of its length.
+    /// Whether the region may have `n` contiguous free clusters. Such a run contains an aligned
+    /// chunk of at least a quarter of its length.
     pub(crate) fn may_have_run(word: u32, n: u32) -> bool {
         may_hold(word, n) && may_have(word, n.max(1).ilog2().saturating_sub(1))
     }
 
-    /// Whether the region has a free chunk of `order`, as far as the summary says.
+    /// Whether the region may have a free chunk of `order`.
     pub(crate) fn may_have(word: u32, order: u32) -> bool {
         word & KNOWN == 0 || word & 0xff > order
     }
 }
 
 impl Core {
-    /// Reads all descriptors of the volume on `device`.
+    /// Reads all descriptors of the volume on `device`. `extra` lists the blocks of the journal.
     ///
     /// # Errors
-    /// A failed read; `Corrupt` if the journal lies on the volume's own structures. Descriptors
-    /// that are damaged exclude their group instead.
+    /// A failed read; `Corrupt` if the journal overlaps other blocks of the system zone. A damaged
+    /// descriptor is no error: its group is excluded.
     pub(crate) fn load(
         device: Arc<dyn BlockDevice>,
         geo: Arc<Geometry>,
@@ -142,17 +143,17 @@ impl Core {
         Ok((core, sums))
     }
 
-    /// What is known of a group.
+    /// The summary of a group.
     pub fn group(&self, group: GroupNo) -> &GroupInfo {
         &self.groups[to_usize(group.0)]
     }
 
-    /// Whether nothing may be allocated in a group.
+    /// Whether a group is excluded from allocation.
     pub fn is_bad(&self, group: GroupNo) -> bool {
         self.group(group).bad.load(Ordering::Relaxed)
     }
 
-    /// Excludes a group from allocation from now on.
+    /// Excludes a group from allocation and keeps the reason.
     pub fn exclude(&self, group: GroupNo, why: Error) {
         if !self.group(group).bad.swap(true, Ordering::Relaxed) {
             let mut damage = self.damage.lock();
@@ -163,12 +164,12 @@ impl Core {
         }
     }
 
-    /// Whether [`take_damage`](Self::take_damage) has something new.
+    /// Whether [`take_damage`](Self::take_damage) has errors to return.
     pub(crate) fn has_damage(&self) -> bool {
         self.has_new_damage.load(Ordering::Relaxed)
     }
 
-    /// The damages that excluded groups since the last call.
+    /// The errors that excluded groups since the last call.
     pub(crate) fn take_damage(&self) -> Vec<Error> {
         let mut damage = self.damage.lock();
         self.has_new_damage.store(false, Ordering::Relaxed);
@@ -177,7 +178,7 @@ impl Core {
         all[from..].to_vec()
     }
 
-    /// The first damages that excluded groups.
+    /// The first errors that excluded groups.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn damage(&self) -> Vec<Error> {
         self.damage.lock().0.clone()
@@ -187,7 +188,7 @@ impl Core {
         self.summaries[to_usize(region.0)].load(Ordering::Relaxed)
     }
 
-    /// Tells searches what a region has, if that changed.
+    /// Publishes a region's summary to searches if it changed.
     pub(crate) fn publish(&self, region: RegionNo, state: &RegionState) {
         let word = summary::pack(state.buddy().free(), state.buddy().largest_order());
         let slot = &self.summaries[to_usize(region.0)];
@@ -201,8 +202,8 @@ impl Core {
         self.owners[to_usize(region.0)].load(Ordering::Relaxed)
     }
 
-    /// The volume's own clusters among `len` from `first_bit` of a group, as first and end
-    /// counted from there.
+    /// The clusters of the system zone among the `len` from `first_bit` of a group. Each range is
+    /// (first, end), relative to `first_bit`.
     pub fn system_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
         let group_start = self.geo.group_first_block(group).0;
         let clusters = self.system.of_group(group).map(|(start, end)| {
@@ -214,7 +215,7 @@ impl Core {
         clusters.filter(|own| own.0 < own.1).collect()
     }
 
-    /// The block bitmap of a group of which only the volume's own blocks are in use.
+    /// The block bitmap of a group in which only blocks of the system zone are in use.
     pub(crate) fn uninit_bitmap(&self, group: GroupNo) -> Vec<u8> {
         let mut bytes = vec![0; self.geo.block_len()];
         let first = self.geo.group_first_block(group).0;
@@ -274,8 +275,8 @@ impl DescriptorLoader {
         });
     }
 
-    /// Adds to the system zone; flex groups keep their structures side by side, so most ranges
-    /// continue one of the last three.
+    /// Adds a range to the system zone. Flex groups place their structures next to each other, so
+    /// most ranges continue one of the last three.
     fn add_system_range(&mut self, start: BlockNo, len: u32) {
         let from = self.zone.len().saturating_sub(3);
         let end = |range: &(BlockNo, u32)| range.0.0 + u64::from(range.1);
@@ -286,7 +287,7 @@ impl DescriptorLoader {
     }
 }
 
-/// How many inodes of a group's table are initialised, as its descriptor says: whole blocks.
+/// How many inodes of a group's table are initialised, rounded up to whole blocks.
 fn initialised(geo: &Geometry, desc: &GroupDesc) -> u32 {
     if !geo.features.group_csum() || desc.has_flag(&geo.features, flags::INODE_ZEROED) {
         return geo.inodes_per_group;
@@ -294,7 +295,7 @@ fn initialised(geo: &Geometry, desc: &GroupDesc) -> u32 {
     desc.inodes_touched(geo).next_multiple_of(geo.inodes_per_block).min(geo.inodes_per_group)
 }
 
-/// Makes sure that nothing of a group lies on the superblock or the descriptors after it.
+/// Checks that no structure of a group overlaps the superblock or the descriptors after it.
 fn check_outside_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Result<(), Corrupt> {
     let start = geo.super_location().0.0;
     let head = start..start + 1 + u64::from(geo.contiguous_gdt_blocks());
@@ -311,7 +312,7 @@ fn check_outside_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Resul
     Ok(())
 }
 
-/// Makes sure that a run of the journal touches none of `zone` nor the head of a group.
+/// Checks that a run of the journal overlaps neither `zone` nor the head of a group.
 fn check_journal_run(
     geo: &Geometry,
     zone: &[(BlockNo, u32)],
@@ -324,7 +325,7 @@ fn check_journal_run(
     let heads = groups.map(|group| geo.head_blocks(GroupNo(group)));
     let on_head = heads.into_iter().any(|head| !head.is_empty() && meets(head.start, head.end));
     if on_head || zone.iter().any(|own| meets(own.0.0, own.0.0 + u64::from(own.1))) {
-        let name = "journal on the volume's own blocks, at";
+        let name = "journal block (in the system zone)";
         return Err(Corrupt::field(Structure::JournalSuperblock, name, start));
     }
     Ok(())
@@ -370,7 +371,7 @@ fn read_error(block: BlockNo, error: std::io::Error) -> Error {
     nextent_store::Error::Io { op: "read", block, source: Arc::new(error) }.into()
 }
 
-/// The error that a block bitmap says `name`.
+/// An error in the block bitmap of `group`; `name` says what is wrong with `value`.
 pub fn bitmap_error(name: &'static str, value: u64, group: GroupNo) -> Corrupt {
     Corrupt::field(Structure::BlockBitmap, name, value).at_group(group)
 }

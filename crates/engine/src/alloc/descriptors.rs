@@ -1,11 +1,12 @@
-//! Where a group's changes go at a commit: its descriptor and the superblock's
-//! totals.
+//! Group descriptors and the superblock's totals, as commits render them.
 //!
-//! Operations never come here. Regions, when a commit renders them, say by how
-//! much their free count differs from the one rendered before; the descriptor
-//! adds the differences of its regions, the superblock those of its groups, so
-//! both are exact for the end of the transaction although the next one is
-//! already running. Commits are one after another, hence no frozen copy.
+//! - Only commits change them; operations do not.
+//! - A region that a commit renders passes the change of its free count since the last rendering.
+//!   The descriptor adds the changes of its regions, the superblock those of its groups. Both are
+//!   therefore exact for the end of the transaction, although the next one is running.
+//! - One commit runs at a time, so no frozen copy is needed.
+//!
+//! Lock ranks: `alloc.group-desc` (430) and `alloc.totals` (435), not held together.
 
 use super::core::{Core, Sums};
 use super::locks;
@@ -20,7 +21,7 @@ use nextent_sync::{Arc, Mutex};
 pub struct CommittedDesc {
     group: GroupNo,
     core: Arc<Core>,
-    /// The block of the descriptor table and the descriptor's place in it.
+    /// The block of the descriptor table, and the descriptor's offset in it.
     block: BlockRef,
     at: usize,
     state: Mutex<DescState>,
@@ -29,13 +30,14 @@ pub struct CommittedDesc {
 /// `[alloc.group-desc]`
 struct DescState {
     desc: GroupDesc,
-    /// Bitmaps that this commit changed.
+    /// The block bitmap, if this commit changed it.
     blocks: Option<BlockRef>,
+    /// The inode bitmap, if this commit changed it.
     inodes: Option<BlockRef>,
     freed: Freed,
 }
 
-/// Differences to what was rendered before.
+/// Changes since the last rendering: freed less allocated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Freed {
     pub(crate) clusters: i64,
@@ -65,8 +67,8 @@ impl CommittedDesc {
         self.state.lock().desc
     }
 
-    /// A region of blocks is about to be rendered into `map`; the bitmap is made if this is the
-    /// group's first change ever.
+    /// Adds the change of a region of blocks. The caller renders the region into `map` after this.
+    /// Initialises the bitmap if the group had none.
     pub fn blocks_changed(self: &Arc<Self>, out: &mut RenderSink, map: &BlockRef, freed: i64) {
         let mut state = self.state.lock();
         if state.desc.has_flag(&self.core.geo.features, flags::BLOCK_UNINIT) {
@@ -79,8 +81,8 @@ impl CommittedDesc {
         state.blocks = Some(map.clone());
     }
 
-    /// A region of inode numbers is about to be rendered into `map`; `end` is one past the last
-    /// inode in use there.
+    /// Adds the change of a region of inode numbers. The caller renders the region into `map` after
+    /// this. `end` is one past the last inode in use in the region.
     pub(crate) fn inodes_changed(
         self: &Arc<Self>,
         out: &mut RenderSink,
@@ -113,7 +115,7 @@ impl CommittedDesc {
         }
     }
 
-    /// Lets searches see the counts of this commit.
+    /// Publishes the counts of this commit to searches.
     fn publish(&self, desc: &GroupDesc) {
         let info = self.core.group(self.group);
         info.free_clusters.store(desc.free_clusters, Ordering::Relaxed);
@@ -127,8 +129,8 @@ impl Dirty for CommittedDesc {
         let geo = &self.core.geo;
         let mut state = self.state.lock();
         let freed = std::mem::take(&mut state.freed);
-        // The free counts were checked when the bitmaps were loaded; that of directories cannot
-        // be, so a damaged one must not overflow.
+        // Loading checked the free counts. The count of directories cannot be checked, so a damaged
+        // one must not overflow.
         let add = |count: u32, freed: i64| {
             u32::try_from((i64::from(count) + freed).max(0)).unwrap_or(u32::MAX)
         };
@@ -162,7 +164,7 @@ pub(crate) struct Totals {
     at: usize,
     cluster_bits: u32,
     state: Mutex<TotalsState>,
-    /// The state's sums for searches. Relaxed: hints, stored by commits only.
+    /// Copy of the sums for searches. Relaxed: hints, stored by commits only.
     live: [AtomicU64; 3],
 }
 
@@ -173,7 +175,8 @@ struct TotalsState {
 }
 
 impl Totals {
-    /// Totals rendered into the superblock at `at` of `block`, which is sealed with its checksum.
+    /// Totals rendered into the superblock at offset `at` of `block`. Sets the block's seal, so
+    /// that the commit fills in the checksum.
     pub(crate) fn new(block: BlockRef, at: usize, cluster_bits: u32, sums: Sums) -> Self {
         block.set_seal(SUPERBLOCK_SEAL);
         let state = Mutex::new(&locks::TOTALS, TotalsState { sums, queued: false });
@@ -214,7 +217,7 @@ impl Dirty for Totals {
             let bytes = &mut block[self.at..self.at + superblock::SUPER_SIZE];
             if let Ok(mut sb) = Superblock::read(bytes) {
                 sb.set_free_blocks_count(sums.free_clusters << self.cluster_bits);
-                // The largest at most, whatever the counts of groups add up to.
+                // The counts of a damaged volume may add up to more than the field holds.
                 sb.free_inodes_count.set(u32::try_from(sums.free_inodes).unwrap_or(u32::MAX));
                 bytes.copy_from_slice(sb.bytes());
             }
@@ -223,7 +226,7 @@ impl Dirty for Totals {
     }
 }
 
-/// Fills in the superblock's checksum when its block is committed.
+/// Fills in the superblock's checksum when the commit writes its block.
 pub(crate) const SUPERBLOCK_SEAL: Seal = Seal { f: seal_superblock, seed: 0 };
 
 fn seal_superblock(_seed: u32, _no: BlockNo, block: &mut [u8]) {

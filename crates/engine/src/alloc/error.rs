@@ -1,4 +1,4 @@
-//! What can go wrong when blocks and inode numbers are taken or given back.
+//! Errors of the allocator.
 
 use nextent_ondisk::Corrupt;
 
@@ -15,11 +15,11 @@ pub enum Error {
     /// A bitmap, a descriptor or the request contradicts the volume.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// No block is left for this privilege; freed blocks that are not durable yet may still
-    /// come back, see [`BlockAlloc::has_pending`](super::BlockAlloc::has_pending).
+    /// No block is available to this privilege. A commit may release freed blocks, see
+    /// [`BlockAlloc::has_pending`](super::BlockAlloc::has_pending).
     #[error("no space left on the volume")]
     NoSpace,
-    /// Every inode is in use.
+    /// All inodes are in use.
     #[error("no inodes left on the volume")]
     NoInodes,
 }

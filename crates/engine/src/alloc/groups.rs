@@ -1,33 +1,40 @@
-//! The groups in use, loaded one at a time when they are needed and dropped by a clock.
+//! Loads groups on demand and drops idle ones with the clock algorithm.
 //!
-//! Loading reads a bitmap without any lock of the allocator; two threads may
-//! load the same group at once, and the first to finish wins. A bitmap that
-//! does not agree with its checksum, its descriptor or the volume's own blocks
-//! excludes its group from allocation; the error names the group.
+//! # Invariants
 //!
-//! Invariant: what is loaded of a group is one object, [`Group`]. While it is
-//! not loaded, its bitmaps and its descriptor, as the block cache has them, say
-//! all of it.
+//! - A loaded group is one object, [`Group`].
+//! - The state of a group that is not loaded is in its bitmaps and its descriptor, as the block
+//!   cache has them.
+//! - Loaded groups take at most [`MEMORY_BOUND`] bytes, unless more are in use.
 //!
-//! Dropping. Loaded groups take at most [`MEMORY_BOUND`] bytes, unless more are in use.
-//! A thread that loads a group lets the clock pass over others until that is so.
-//! A group is dropped under its lock, held exclusively, when nobody else has
-//! any of its objects and none has anything that the bitmaps do not say:
+//! # Loading
 //!
-//! | user | has |
+//! 1. The thread reads the descriptor and the bitmap without a lock of the allocator. Several
+//!    threads may load one group at once.
+//! 2. It compares the bitmap with its checksum, its descriptor and the system zone. A mismatch
+//!    excludes the group from allocation, and the error names the group.
+//! 3. It installs the group under the exclusive `[alloc.group]` lock. The first thread wins.
+//! 4. A thread that read a descriptor before a drop does not install it: the group may have been
+//!    loaded, changed and dropped since. The thread compares [`GroupCell::drops`] to detect this.
+//!
+//! # Dropping
+//!
+//! A thread that loads a group advances the clock until the memory bound holds. The clock drops a
+//! group under its exclusive lock if the group has no user and its bitmaps are complete:
+//!
+//! | user | holds a reference to |
 //! |---|---|
 //! | a lease | the region, or the inodes of the group |
 //! | a window that is not empty | the region |
 //! | a transaction that is not durable | the regions it changed, until freed blocks are released |
 //! | a commit that renders | the [`CommittedDesc`] |
-//! | trimming, a search, any other call | the region, or the group's lock held shared |
+//! | trim, a search, any other call | the region, or the group's lock in shared mode |
 //!
-//! Who has none of these finds the group through its lock, and so either before
-//! it is dropped or after. A thread that read a descriptor before a drop does not
-//! make an object of it after: the number of drops is compared, since the group
-//! may have been loaded, changed and dropped meanwhile.
+//! All other threads find the group through its lock, before or after the drop. A thread that
+//! allocates in a region that its slot leases does not use this module.
 //!
-//! A thread that allocates in a region of its own lease comes here not at all.
+//! Lock ranks: `alloc.groups` and `alloc.group` share 409. A holder of `alloc.groups` only tries
+//! `alloc.group`.
 
 use super::bits;
 use super::core::{Core, bitmap_error};
@@ -46,34 +53,34 @@ use nextent_sync::{Arc, Mutex, OnceLock, RwLock, SMALL_LIMITS};
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// Bytes that loaded groups take, with their bitmaps' blocks, before the clock drops some. Together
-/// with what is kept of each group always that is less than 64 MiB for volumes of up to 16 TiB.
-/// Checkers of schedules drop what they can at once.
+/// Bytes of loaded groups, with the blocks of their bitmaps, above which the clock drops some. With
+/// the summaries of all groups this is less than 64 MiB on a volume of 16 TiB. Models (shuttle,
+/// loom) drop groups as soon as possible.
 const MEMORY_BOUND: usize = if SMALL_LIMITS { 0 } else { 40 << 20 };
-/// Bytes beyond the bound, of groups that a transaction has changed, that are worth a commit.
+/// Bytes above the bound at which the volume commits, so that changed groups can be dropped.
 const COMMIT_MARGIN: usize = 8 << 20;
-/// Groups that the clock looks at for one part of a group that is loaded.
+/// Groups that the clock examines for each part of a group that is loaded.
 const CLOCK_STEPS: usize = 16;
 
-/// What is loaded of one group.
+/// A loaded group. Its blocks and its inodes are loaded separately.
 pub(crate) struct Group {
     desc: Arc<CommittedDesc>,
-    /// The group's regions; shorter than others' at the volume's end.
+    /// The group's regions. A group at the volume's end may have fewer.
     blocks: OnceLock<Box<[Arc<Region>]>>,
     inodes: OnceLock<InodeGroup>,
-    /// Used since the clock came by. Relaxed, a hint.
+    /// Used since the clock last examined the group. Relaxed, a hint.
     referenced: AtomicBool,
 }
 
-/// Where a group is when it is loaded. `[alloc.group]`
+/// A group, if it is loaded. `[alloc.group]`
 #[derive(Default)]
 struct GroupCell {
     group: Option<Arc<Group>>,
-    /// How often it was dropped.
+    /// Number of times the group was dropped.
     drops: u32,
 }
 
-/// A group whose inode numbers are loaded, which stays so.
+/// A reference to a group whose inode numbers are loaded. It keeps them loaded.
 #[derive(Clone)]
 pub(crate) struct LoadedInodes(Arc<Group>);
 
@@ -88,9 +95,10 @@ impl Deref for LoadedInodes {
 /// The inode numbers of one group.
 pub(crate) struct InodeGroup {
     pub(crate) regions: Box<[Arc<InodeRegion>]>,
-    /// Slot that leases each region, plus one; 0 for none. Relaxed: a hint, as for blocks.
+    /// For each region, the per-thread slot that leases it, plus one; 0 for none. Relaxed: a hint,
+    /// as for blocks.
     pub(crate) owners: Box<[AtomicU16]>,
-    /// One at a time initialises the table, see [`GroupInfo`](super::core::GroupInfo).
+    /// Serialises initialising the table, see [`GroupInfo`](super::core::GroupInfo).
     /// `[alloc.inode-table]`
     pub(crate) initialising: Mutex<()>,
 }
@@ -98,16 +106,16 @@ pub(crate) struct InodeGroup {
 /// All groups.
 pub struct Groups {
     pub(crate) store: Arc<Store>,
-    /// What is known without loading a group.
+    /// The state that is always in memory.
     pub core: Arc<Core>,
     cells: Box<[RwLock<GroupCell>]>,
-    /// The loaded groups, in the order the clock hand meets them. `[alloc.groups]`
+    /// The loaded groups, in clock order. `[alloc.groups]`
     clock: Mutex<VecDeque<GroupNo>>,
-    /// Bytes of what is loaded. Relaxed: stored when parts of groups come and go.
+    /// Bytes of the loaded groups. Relaxed: changed when parts are loaded or dropped.
     loaded: AtomicUsize,
     /// See [`MEMORY_BOUND`]. Relaxed: tests change it.
     bound: AtomicUsize,
-    /// Bytes from which on it is worth a commit that groups can leave. Relaxed, a guess.
+    /// Bytes above which the volume commits, so that groups can be dropped. Relaxed, an estimate.
     commit_threshold: AtomicUsize,
 }
 
@@ -129,7 +137,7 @@ impl Groups {
         &self.cells[to_usize(group.0)]
     }
 
-    /// The group, its descriptor loaded if need be; reads that one's block.
+    /// The group. Reads its descriptor if the group is not loaded.
     fn group(&self, no: GroupNo) -> Result<Arc<Group>> {
         loop {
             let drops = {
@@ -146,8 +154,9 @@ impl Groups {
         }
     }
 
-    /// Makes `loaded` the group `no`, unless there is one by now, which is the result then; none
-    /// if the group was dropped since there were `drops` drops, which is before it was loaded.
+    /// Installs `loaded` as the group `no`, and returns the installed group: another thread may
+    /// have been first. None if the group was dropped after its drop count was `drops`; `loaded`
+    /// may then be stale.
     fn install(&self, no: GroupNo, drops: u32, loaded: Group) -> Option<Arc<Group>> {
         let mut cell = self.cell(no).write();
         if let Some(group) = &cell.group {
@@ -164,14 +173,15 @@ impl Groups {
         Some(loaded)
     }
 
-    /// Counts a part that was loaded, of which the caller has the group, and lets the clock go on.
+    /// Counts the bytes of a loaded part and advances the clock. The caller holds a reference to
+    /// the group, so the clock does not drop it.
     fn account_loaded(&self, bytes: usize) {
         self.loaded.fetch_add(bytes, Ordering::Relaxed);
         let over = || self.loaded.load(Ordering::Relaxed) > self.bound.load(Ordering::Relaxed);
         if !over() {
             return;
         }
-        // One thread at a time is enough; the others go on with what they need.
+        // One thread at a time advances the clock; the others do not wait for it.
         let Some(mut clock) = self.clock.try_lock() else { return };
         for _ in 0..CLOCK_STEPS {
             if !over() {
@@ -184,7 +194,7 @@ impl Groups {
         }
     }
 
-    /// Lets the clock go on, for checkers of schedules: there groups are few and seldom loaded.
+    /// Advances the clock in models, where groups are few and seldom loaded.
     #[inline]
     fn drop_eagerly(&self) {
         if SMALL_LIMITS {
@@ -192,7 +202,7 @@ impl Groups {
         }
     }
 
-    /// Drops a group if nobody uses it and its blocks say all of it. Waits for nobody.
+    /// Drops a group if it is idle and its bitmaps are complete. Does not wait for a lock.
     fn try_drop(&self, no: GroupNo) -> bool {
         let Some(mut cell) = self.cell(no).try_write() else { return false };
         let Some(group) = &cell.group else { return true };
@@ -208,12 +218,12 @@ impl Groups {
         true
     }
 
-    /// Whether so many groups are loaded that cannot leave that a commit is worth it.
+    /// Whether the loaded groups are above the threshold at which the volume commits.
     pub(crate) fn needs_commit_to_drop(&self) -> bool {
         self.loaded.load(Ordering::Relaxed) > self.commit_threshold.load(Ordering::Relaxed)
     }
 
-    /// Drops all groups that nobody uses. Takes `[alloc.groups]`.
+    /// Drops all idle groups. Takes `[alloc.groups]`.
     pub(crate) fn drop_unused(&self) {
         let mut clock = self.clock.lock();
         for _ in 0..clock.len() {
@@ -227,13 +237,13 @@ impl Groups {
         self.commit_threshold.store(most + COMMIT_MARGIN, Ordering::Relaxed);
     }
 
-    /// Bytes of loaded groups, and how many there are; for reports and tests.
+    /// Bytes and number of the loaded groups, for reports and tests.
     pub(crate) fn usage(&self) -> (usize, usize) {
         (self.loaded.load(Ordering::Relaxed), self.clock.lock().len())
     }
 
-    /// Whether a group that was read before a change of it, and before it was dropped, becomes the
-    /// group; for tests. `change` does both.
+    /// Whether a group that was read before `change` is installed after it, for tests. `change`
+    /// changes and drops the group.
     #[cfg(test)]
     pub(crate) fn takes_stale(&self, no: GroupNo, change: impl FnOnce()) -> bool {
         let (drops, read) = (self.cell(no).read().drops, self.load(no).expect("it is read"));
@@ -242,19 +252,19 @@ impl Groups {
         self.install(no, drops, read).is_some()
     }
 
-    /// How often groups were dropped; for tests.
+    /// Number of drops of groups, for tests.
     #[cfg(test)]
     pub(crate) fn drops(&self) -> u32 {
         self.cells.iter().map(|cell| cell.read().drops).sum()
     }
 
-    /// Has the clock keep to another bound; for tests.
+    /// Sets the memory bound, for tests.
     #[cfg(test)]
     pub(crate) fn set_bound(&self, bytes: usize) {
         self.bound.store(bytes, Ordering::Relaxed);
     }
 
-    /// The error for a group whose descriptor is unusable.
+    /// Checks that a group's descriptor is usable.
     fn check_usable(&self, group: GroupNo) -> Result<()> {
         if self.core.group(group).block_bitmap == BlockNo(0) {
             let error = Corrupt::field(Structure::GroupDescriptor, "usable", 0u32);
@@ -278,7 +288,7 @@ impl Groups {
         })
     }
 
-    /// The regions of `loaded`, which is the group `no`, loaded if need be.
+    /// The regions of `loaded`, which is the group `no`. Loads them if necessary.
     fn regions<'g>(&self, no: GroupNo, loaded: &'g Group) -> Result<&'g [Arc<Region>]> {
         if let Some(regions) = loaded.blocks.get() {
             return Ok(regions);
@@ -295,12 +305,13 @@ impl Groups {
                 }
                 Ok(regions)
             }
-            // Another thread may have loaded and changed the group while this one was reading.
+            // The bitmap may have changed while this thread read it, after another thread loaded
+            // it.
             Err(error) => loaded.blocks.get().map(|regions| &**regions).ok_or(error),
         }
     }
 
-    /// Whether anything of a group is loaded.
+    /// Whether any part of a group is loaded.
     pub(crate) fn is_present(&self, group: GroupNo) -> bool {
         self.cell(group).read().group.is_some()
     }
@@ -310,8 +321,8 @@ impl Groups {
         self.cell(group).read().group.as_ref().is_some_and(|group| group.blocks.get().is_some())
     }
 
-    /// Whether `wanted` is true of a loaded region. Takes `[alloc.groups]` and, one after another,
-    /// `[alloc.group]` shared.
+    /// Whether `wanted` is true of any loaded region. Takes `[alloc.groups]`, then each
+    /// `[alloc.group]` shared, one at a time.
     pub(crate) fn any_region(&self, wanted: impl Fn(&Region) -> bool) -> bool {
         let groups: Vec<GroupNo> = self.clock.lock().iter().copied().collect();
         groups.into_iter().any(|no| {
@@ -321,13 +332,13 @@ impl Groups {
         })
     }
 
-    /// A region, loaded if need be; nothing past the end of the volume.
+    /// A region, loaded if necessary; none past the end of the volume.
     pub(crate) fn region(&self, no: RegionNo) -> Result<Option<Arc<Region>>> {
         self.with_region(no, Arc::clone)
     }
 
-    /// Does something with a region, which is loaded if need be, unless it lies past the end of the
-    /// volume. Takes `[alloc.group]` shared, meanwhile.
+    /// Calls `act` with a region, loaded if necessary; none past the end of the volume. Holds
+    /// `[alloc.group]` shared during the call if the region was loaded.
     pub(crate) fn with_region<R>(
         &self,
         no: RegionNo,
@@ -351,7 +362,8 @@ impl Groups {
         Ok(self.regions(no, &group)?.get(index).map(act))
     }
 
-    /// A group's block bitmap as the disk has it: where its changes go, its block, its bytes.
+    /// Reads a group's block bitmap. Returns the descriptor that takes its changes, its block, and
+    /// its bytes.
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
@@ -403,7 +415,7 @@ impl Groups {
         self.store.read(no, |bytes| check(bytes).map_err(|error| Error::from(error.at_block(no))))
     }
 
-    /// Compares a block bitmap with the descriptor and the volume's own blocks.
+    /// Compares a block bitmap with its descriptor and the system zone.
     fn check_blocks(&self, group: GroupNo, desc: &GroupDesc, bytes: &[u8]) -> Result<()> {
         let geo = &self.core.geo;
         let free = bitmap::count_clear(bytes, geo.group_clusters(group));
@@ -417,14 +429,14 @@ impl Groups {
             let stop = must_fit((end - first).div_ceil(u64::from(geo.cluster_blocks)));
             if let Some(clear) = bitmap::find_clear(bytes, bit, stop) {
                 let block = first + (u64::from(clear) << geo.cluster_bits);
-                let error = bitmap_error("free, though the volume's own, block", block, group);
+                let error = bitmap_error("free block of the system zone", block, group);
                 return Err(error.at_block(desc.block_bitmap).into());
             }
         }
         Ok(())
     }
 
-    /// The inode numbers of a group, loaded if need be.
+    /// The inode numbers of a group, loaded if necessary.
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
@@ -444,8 +456,8 @@ impl Groups {
         Ok(LoadedInodes(group))
     }
 
-    /// Does something with the inode numbers of a group, which are loaded if need be. Takes
-    /// `[alloc.group]` shared, meanwhile.
+    /// Calls `act` with the inode numbers of a group, loaded if necessary. Holds `[alloc.group]`
+    /// shared during the call if they were loaded.
     pub(crate) fn with_inodes<R>(
         &self,
         no: GroupNo,
@@ -491,7 +503,7 @@ impl Groups {
 }
 
 impl Group {
-    /// A hint: not stored again when set, so that readers share the line.
+    /// Sets `referenced` unless it is set, so that readers share its cache line.
     #[inline]
     fn touch(&self) {
         if !self.referenced.load(Ordering::Relaxed) {
@@ -505,8 +517,8 @@ impl Group {
         size_of::<Self>() + size_of::<CommittedDesc>() + 64 + blocks + inodes
     }
 
-    /// Whether nobody has any of the group's objects, or leases any, and its blocks say all of it.
-    /// The caller has its lock exclusively and is the only one to have the group.
+    /// Whether no thread references or leases a part of the group, and its bitmaps are complete.
+    /// The caller holds the group's lock exclusively and has the only reference to the group.
     fn is_idle(&self, no: GroupNo, core: &Core) -> bool {
         let regions = self.blocks.get().map_or(&[][..], |regions| regions);
         let inodes = self.inodes.get();
@@ -519,7 +531,7 @@ impl Group {
             && inodes.is_none_or(|inodes| {
                 inodes.owners.iter().all(|owner| owner.load(Ordering::Relaxed) == 0)
             });
-        // What others did before they let go of theirs (a release each) comes before.
+        // Pairs with the Release decrement of each dropped reference.
         fence(Ordering::Acquire);
         unshared
             && unleased
@@ -528,15 +540,15 @@ impl Group {
     }
 }
 
-/// Bytes of the regions of a group, and of the block of their bitmap.
+/// Bytes of a group's regions and of the block of their bitmap.
 fn blocks_bytes(core: &Core) -> usize {
     let bits = to_usize(core.layout.size()) / 8;
-    // A buddy has twice as many bits as clusters, the two bitmaps one each.
+    // The buddy has two bits a cluster, each of the two bitmaps one.
     let region = size_of::<Region>() + 4 * bits + 128;
     to_usize(core.layout.per_group()) * region + core.geo.block_len() + BLOCK_OVERHEAD
 }
 
-/// Bytes of the inode numbers of a group, and of the block of their bitmap.
+/// Bytes of a group's inode numbers and of the block of their bitmap.
 fn inodes_bytes(core: &Core) -> usize {
     let regions = to_usize(core.geo.inodes_per_group.div_ceil(InodeRegion::size(core)));
     regions * (size_of::<InodeRegion>() + 192) + core.geo.block_len() + BLOCK_OVERHEAD

@@ -1,11 +1,14 @@
-//! Shuttle model of inode numbers: allocate, free and commit on two groups of
-//! 48 numbers, over a journal.
+//! Shuttle model of inode numbers: allocate, free and commit on two groups of 48 numbers, over a
+//! journal.
 //!
 //! Run with `cargo test -p nextent --features model-shuttle alloc::inode_models`.
-//! In every schedule no number is handed out twice while it is in use, one that
-//! was freed may come again at once, and a crash at any moment leaves bitmaps
-//! and totals as they were at the end of the last durable transaction: a number
-//! freed and taken again in different transactions is in use in both.
+//!
+//! Checked in every schedule:
+//!
+//! - No number is allocated while it is in use. A freed number may be allocated at once.
+//! - A crash at any moment leaves the bitmaps and totals of the last durable transaction.
+//! - A number that is freed and allocated again in different transactions is in use at the end of
+//!   both.
 
 use super::inodes::INODE_CREDITS;
 use super::{BlockAlloc, InodeAlloc, InodeKind};
@@ -21,11 +24,11 @@ use std::time::Duration;
 static SHADOW: LockClass = LockClass::new("model.shadow", 990);
 
 const SIZE: usize = 1024;
-/// Blocks of the volume; the journal lies behind it.
+/// Blocks of the volume. The journal follows them on the device.
 const VOLUME: u64 = 512;
 const LOG: u32 = 64;
 
-/// The bytes of a small volume, made once, outside the model.
+/// The bytes of a small volume. Made once, outside the model.
 fn image() -> Option<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
@@ -57,8 +60,9 @@ struct World {
     store: Arc<Store>,
     inodes: InodeAlloc,
     geo: Arc<Geometry>,
-    /// In use at the start, and what became of whom since, in the order of each number.
+    /// Numbers in use at the start.
     before: BTreeSet<u32>,
+    /// Allocations (true) and frees (false) since, in order for each number.
     history: Mutex<Vec<(Tid, InodeNo, bool)>>,
 }
 
@@ -80,7 +84,7 @@ impl World {
         Self { disk, store, inodes, geo, before, history }
     }
 
-    /// Who is in use once `last` is durable and nothing after it.
+    /// The numbers in use at the end of the transaction `last`.
     fn used_at(&self, last: Tid) -> BTreeSet<u32> {
         let mut used = self.before.clone();
         for (tid, ino, is_used) in self.history.lock().iter() {
@@ -105,7 +109,7 @@ impl World {
         self.inodes.free(&h, ino, kind == InodeKind::Dir).unwrap();
     }
 
-    /// What a crash at this moment would leave, held against what was done.
+    /// Compares what a crash at this moment leaves with the history.
     fn check_crash(&self) {
         let copy: Arc<dyn BlockDevice> = Arc::new(self.disk.snapshot());
         let found = recover(&copy, SIZE, &spec()).unwrap();
@@ -116,7 +120,7 @@ impl World {
     }
 }
 
-/// Numbers in use by the bitmaps, and free ones by the superblock.
+/// Numbers in use by the bitmaps, and the count of free ones by the superblock.
 fn on_disk(device: &dyn BlockDevice, geo: &Geometry) -> (BTreeSet<u32>, u32) {
     let read = |no: u64| {
         let mut bytes = vec![0; SIZE];
@@ -138,7 +142,7 @@ fn on_disk(device: &dyn BlockDevice, geo: &Geometry) -> (BTreeSet<u32>, u32) {
     (used, Superblock::read(&read(1)).unwrap().free_inodes_count.get())
 }
 
-/// Takes three, gives two back in transactions of their own, takes two again.
+/// Allocates three numbers, frees two in separate transactions, and allocates again.
 fn work(world: &World, kind: InodeKind) {
     let mine: Vec<InodeNo> = (0..3).map(|_| world.allocate(kind)).collect();
     for ino in &mine[1..] {

@@ -1,10 +1,10 @@
-//! Inode numbers of one stretch of a group, under one lock.
+//! A region of inode numbers: a range of a group's numbers under one lock.
 //!
-//! A region has whole blocks of the inode table, so two threads that create
-//! files in one directory share neither a lock nor a block. Unlike blocks,
-//! inode numbers need no images of older transactions: all that makes an inode
-//! is logged, so a number freed in one transaction may be used again in the
-//! same one. Only the state an older commit has still to render is kept.
+//! - A region covers whole blocks of the inode table. Threads that create files in one directory
+//!   thus share neither a lock nor a block.
+//! - A freed number is allocatable at once, without images of older transactions: the journal logs
+//!   everything that belongs to an inode.
+//! - Only the image that an older commit has not rendered yet is kept.
 
 use super::bits;
 use super::core::Core;
@@ -16,48 +16,49 @@ use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, BiasedMutex, injected};
 
-/// Inodes of a region, unless one block of the table has more.
+/// Inodes in a region, unless one block of the table has more.
 const SIZE: u32 = 256;
 /// Words for the largest region: blocks of 64 KiB with inodes of 128 bytes.
 const WORDS: usize = 8;
 
-/// One region; alone on its cache lines.
+/// One region. It shares no cache line with another object.
 #[repr(align(128))]
 pub(crate) struct InodeRegion {
-    /// The group's inode with which the region begins, and how many there are.
+    /// Index in the group of the first inode.
     first: u32,
     len: u32,
     desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
     state: BiasedMutex<InodeRegionState>,
-    /// Whether the table's blocks are initialised. Set with Release after they are.
+    /// The region's blocks of the table are initialised. Set with Release after they are.
     table_initialised: AtomicBool,
-    /// Free numbers when last told, for those who look for a region. Relaxed: a hint.
+    /// Free numbers as last published to searches. Relaxed: a hint.
     published: AtomicU32,
 }
 
 #[derive(Clone, Copy)]
 struct InodeImage {
     used: [u64; WORDS],
-    /// Directories made less those removed since the last rendering.
+    /// Directories created since the last rendering, less those removed.
     dirs: i64,
 }
 
 /// `[alloc.inodes]`
 struct InodeRegionState {
     now: InodeImage,
-    /// The state at the end of an older transaction that is still to be rendered.
+    /// The state at the end of an older transaction that is not rendered yet.
     frozen: Option<(Tid, InodeImage)>,
+    /// The transaction that changed `now` and is neither frozen nor rendered.
     dirty: Option<Tid>,
     rendered_free: u32,
-    /// Where the search begins.
+    /// Index at which a search begins.
     cursor: u32,
-    /// Numbers below this are reserved.
+    /// Numbers below this index are reserved.
     first_unreserved: u32,
 }
 
 impl InodeRegion {
-    /// Cuts a group's inodes, of which those set in `bytes` are in use, into regions.
+    /// Divides a group's inodes into regions. `bytes` is the inode bitmap.
     pub(crate) fn cut(
         group: GroupNo,
         core: &Core,
@@ -96,32 +97,32 @@ impl InodeRegion {
         (0..geo.inodes_per_group).step_by(to_usize(size)).map(region).collect()
     }
 
-    /// Inodes of every region but perhaps a group's last.
+    /// Inodes in a region, except for the last one of a group.
     pub(crate) fn size(core: &Core) -> u32 {
         SIZE.max(core.geo.inodes_per_block)
     }
 
-    /// One past the group's last inode here.
+    /// Index in the group after the last inode.
     pub(crate) fn end(&self) -> u32 {
         self.first + self.len
     }
 
-    /// Whether the table's blocks of the region are initialised.
+    /// Whether the region's blocks of the table are initialised.
     pub(crate) fn is_table_initialised(&self) -> bool {
         self.table_initialised.load(Ordering::Acquire)
     }
 
-    /// Says that they are.
+    /// Records that the region's blocks of the table are initialised.
     pub(crate) fn set_table_initialised(&self) {
         self.table_initialised.store(true, Ordering::Release);
     }
 
-    /// Whether the region had free numbers when it was last told.
+    /// Whether the region had free numbers when it was last published.
     pub(crate) fn may_have_free(&self) -> bool {
         self.published.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells those who look for a region how many numbers are free.
+    /// Publishes the number of free inodes to searches if it changed.
     pub(crate) fn publish(&self) {
         let free = self.free_count(&self.state.lock().now);
         if self.published.load(Ordering::Relaxed) != free {
@@ -149,7 +150,7 @@ impl InodeRegion {
         h.dirty(self.clone());
     }
 
-    /// Takes a free number; its place in the group.
+    /// Allocates a free number and returns its index in the group.
     pub(crate) fn allocate(self: &Arc<Self>, h: &Handle<'_>, is_dir: bool) -> Option<u32> {
         let mut state = self.state.lock();
         let used = &state.now.used;
@@ -166,7 +167,7 @@ impl InodeRegion {
         Some(self.first + at)
     }
 
-    /// Takes a given number; false if it was in use already.
+    /// Marks a number as in use; false if it was already.
     pub(crate) fn mark_used(self: &Arc<Self>, h: &Handle<'_>, index: u32, is_dir: bool) -> bool {
         let at = index - self.first;
         let mut state = self.state.lock();
@@ -179,7 +180,7 @@ impl InodeRegion {
         true
     }
 
-    /// Gives a number back; false if it was free already.
+    /// Frees a number; false if it was free already.
     pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, index: u32, was_dir: bool) -> bool {
         let at = index - self.first;
         let mut state = self.state.lock();
@@ -193,8 +194,8 @@ impl InodeRegion {
         true
     }
 
-    /// Whether the bitmap, as the block cache has it, says all of the region. For who knows that
-    /// nobody else has it.
+    /// Whether the bitmap in the block cache is the whole state of the region. The caller must have
+    /// the only reference.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.dirty.is_none() && state.frozen.is_none()

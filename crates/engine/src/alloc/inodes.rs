@@ -1,4 +1,7 @@
-//! Allocating and freeing inode numbers.
+//! Allocates and frees inode numbers.
+//!
+//! A slot leases regions of inode numbers as it leases regions of blocks. A freed number is
+//! allocatable at once. The first use of a region initialises its part of the inode table.
 
 use super::blocks::BlockAlloc;
 use super::core::Core;
@@ -14,15 +17,15 @@ use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicI64, Ordering};
 use nextent_sync::{Arc, BiasedMutex, PerCore};
 
-/// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and its
-/// descriptor's block.
+/// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and the block of its
+/// descriptor.
 #[cfg(any(test, feature = "lab"))]
 pub const INODE_CREDITS: u32 = 2;
 
-/// Most regions of inode numbers that one slot leases.
+/// Most regions of inode numbers that one slot may lease.
 const MAX_LEASES: usize = 16;
 
-/// What an inode number is for.
+/// The kind of inode that a number is allocated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeKind {
     /// A directory.
@@ -31,28 +34,29 @@ pub enum InodeKind {
     File,
 }
 
-/// A region that a slot leases, and the inodes of its group, which stay in memory.
+/// A region that a slot leases, with a reference that keeps the inodes of its group loaded.
 struct InodeLease {
     group: GroupNo,
     index: u32,
     inodes: LoadedInodes,
 }
 
-/// The regions that one slot leases, latest use first. `[alloc.lease]`
+/// The regions that one slot leases, most recently used first. `[alloc.lease]`
 type SlotLeases = Vec<InodeLease>;
 
-/// The volume's inode numbers.
+/// The allocator of the volume's inode numbers.
 pub struct InodeAlloc {
     groups: Arc<Groups>,
     slots: PerCore<BiasedMutex<SlotLeases>>,
-    /// Free inodes when the volume was opened, and each slot's part of what was freed since less
-    /// what was allocated. Relaxed: a count that carries nothing else.
+    /// Free inodes when the volume was opened.
     opened_with: u64,
+    /// Inodes that each slot freed since, less those that it allocated. Relaxed: the count
+    /// publishes no other data.
     freed: PerCore<AtomicI64>,
 }
 
 impl InodeAlloc {
-    /// The inode numbers of the volume whose blocks are `blocks`.
+    /// The allocator for the volume of `blocks`.
     #[must_use]
     pub fn new(blocks: &BlockAlloc) -> Self {
         let groups = blocks.groups.clone();
@@ -68,12 +72,13 @@ impl InodeAlloc {
         &self.groups.core
     }
 
-    /// Takes a number for a new inode of `parent`; `hash` of its name spreads directories of the
-    /// root. The number's place in the inode table is initialised: it may hold an old inode, and
-    /// zeros if it never held one. Uses [`INODE_CREDITS`].
+    /// Allocates a number for a new inode in the directory `parent`. `hash`, of its name, spreads
+    /// directories of the root. Uses [`INODE_CREDITS`].
+    ///
+    /// The inode's bytes in the table are initialised: an old inode, or zeros.
     ///
     /// Takes `[alloc.lease]` of the caller's slot, one `[alloc.inodes]` at a time, and
-    /// `[alloc.inode-table]` when a stretch of the table is used for the first time.
+    /// `[alloc.inode-table]` at the first use of a region.
     ///
     /// # Errors
     /// `NoInodes`; a failed read, or a failed write while initialising the table.
@@ -88,24 +93,24 @@ impl InodeAlloc {
         let found = match kind {
             InodeKind::Dir => {
                 let order = orlov::for_dir(self.core(), parent, hash);
-                self.first_in(h, &mut slot, kind, order)?
+                self.allocate_in_groups(h, &mut slot, kind, order)?
             }
             InodeKind::File => {
                 let order = orlov::for_file(self.core(), parent);
-                self.first_in(h, &mut slot, kind, order)?
+                self.allocate_in_groups(h, &mut slot, kind, order)?
             }
         };
-        // The hints may be stale: before giving up look at every group.
+        // The hints may be stale, so every group is searched before the allocation fails.
         let found = match found {
             Some(ino) => Some(ino),
-            None => self.anywhere(h, kind)?,
+            None => self.allocate_anywhere(h, kind)?,
         };
         let ino = found.ok_or(Error::NoInodes)?;
         self.freed.here().fetch_sub(1, Ordering::Relaxed);
         Ok(ino)
     }
 
-    fn first_in(
+    fn allocate_in_groups(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
@@ -120,11 +125,11 @@ impl InodeAlloc {
             if self.core().is_bad(group) {
                 continue;
             }
-            if let Some(ino) = self.in_leases(h, slot, kind, group)? {
+            if let Some(ino) = self.allocate_in_leases(h, slot, kind, group)? {
                 return Ok(Some(ino));
             }
             let Some(inodes) = self.usable(group)? else { continue };
-            if let Some(ino) = self.in_new_lease(h, slot, kind, group, inodes)? {
+            if let Some(ino) = self.allocate_in_new_lease(h, slot, kind, group, inodes)? {
                 return Ok(Some(ino));
             }
         }
@@ -145,8 +150,8 @@ impl InodeAlloc {
         }
     }
 
-    /// In the slot's leases of a group. Those in which there is none end.
-    fn in_leases(
+    /// Allocates in the slot's leased regions of a group. Ends the leases of full regions.
+    fn allocate_in_leases(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
@@ -159,7 +164,9 @@ impl InodeAlloc {
                 i += 1;
                 continue;
             }
-            if let Some(ino) = self.in_region(h, kind, group, &lease.inodes, lease.index)? {
+            if let Some(ino) =
+                self.allocate_in_region(h, kind, group, &lease.inodes, lease.index)?
+            {
                 slot[..=i].rotate_right(1);
                 return Ok(Some(ino));
             }
@@ -168,8 +175,8 @@ impl InodeAlloc {
         Ok(None)
     }
 
-    /// In regions of a group that nobody leases, of which the first that has one is leased.
-    fn in_new_lease(
+    /// Allocates in the regions of a group that no slot leases, and leases the region.
+    fn allocate_in_new_lease(
         &self,
         h: &Handle<'_>,
         slot: &mut SlotLeases,
@@ -182,7 +189,7 @@ impl InodeAlloc {
                 continue;
             }
             let lease = InodeLease { group, index, inodes: inodes.clone() };
-            let found = self.in_region(h, kind, group, &inodes, index);
+            let found = self.allocate_in_region(h, kind, group, &inodes, index);
             if !matches!(found, Ok(None)) {
                 slot.insert(0, lease);
                 self.end_excess_lease(slot);
@@ -193,7 +200,7 @@ impl InodeAlloc {
         Ok(None)
     }
 
-    /// Ends the lease that was not used for longest if there are too many.
+    /// Ends the least recently used lease if the slot has too many.
     fn end_excess_lease(&self, slot: &mut SlotLeases) {
         if slot.len() > MAX_LEASES
             && let Some(oldest) = slot.pop()
@@ -202,7 +209,7 @@ impl InodeAlloc {
         }
     }
 
-    fn in_region(
+    fn allocate_in_region(
         &self,
         h: &Handle<'_>,
         kind: InodeKind,
@@ -218,12 +225,12 @@ impl InodeAlloc {
         Ok(at.map(|at| self.core().geo.inode_at(group, at)))
     }
 
-    /// Writes zeros over the part of a group's table, up to a region's end, that was never used.
+    /// Zeroes the blocks of a group's inode table that were never initialised, up to the end of
+    /// `region`.
     ///
-    /// The descriptor says from where on the table was left as the device had it. These blocks
-    /// are in no log, and not in the cache, since [`BlockAlloc::inode_table_block`] refuses them. So the
-    /// zeros go straight to the device; the flush of the commit that makes the descriptor cover
-    /// them makes them stable first.
+    /// These blocks are not in the log, and not in the cache, since
+    /// [`BlockAlloc::inode_table_block`] refuses them. The zeros therefore go directly to the
+    /// device. The commit that makes the descriptor cover the blocks flushes the device first.
     fn initialise(&self, group: GroupNo, inodes: &InodeGroup, region: &InodeRegion) -> Result<()> {
         let core = self.core();
         let geo = &core.geo;
@@ -244,18 +251,18 @@ impl InodeAlloc {
         Ok(())
     }
 
-    /// In any region of any group, whoever leases it.
+    /// Allocates in any region of any group, also one that another slot leases.
     #[cold]
-    fn anywhere(&self, h: &Handle<'_>, kind: InodeKind) -> Result<Option<InodeNo>> {
+    fn allocate_anywhere(&self, h: &Handle<'_>, kind: InodeKind) -> Result<Option<InodeNo>> {
         for group in self.core().geo.groups() {
-            // Of a group that is not loaded the hint is true.
+            // The hint is exact for a group that is not loaded.
             let free = self.core().group(group).free_inodes.load(Ordering::Relaxed);
             if free == 0 && !self.groups.is_present(group) {
                 continue;
             }
             let Some(inodes) = self.usable(group)? else { continue };
             for index in (0..).take(inodes.regions.len()) {
-                if let Some(ino) = self.in_region(h, kind, group, &inodes, index)? {
+                if let Some(ino) = self.allocate_in_region(h, kind, group, &inodes, index)? {
                     return Ok(Some(ino));
                 }
             }
@@ -263,9 +270,9 @@ impl InodeAlloc {
         Ok(None)
     }
 
-    /// Does something with the inodes of the group of a number, the region it lies in, and its
-    /// place in the group. They are of the caller's leases, or loaded if need be. Takes
-    /// `[alloc.lease]` or `[alloc.group]` shared, meanwhile.
+    /// Calls `act` with the inodes of the number's group, the index of its region, and its index in
+    /// the group. Loads them if necessary. Holds `[alloc.lease]`, or `[alloc.group]` shared, during
+    /// the call.
     fn with_region<R>(
         &self,
         ino: InodeNo,
@@ -283,14 +290,14 @@ impl InodeAlloc {
         self.groups.with_inodes(group, |inodes| act(inodes, to_usize(index), at))
     }
 
-    /// Gives a number back, to be used again at once. Uses [`INODE_CREDITS`].
+    /// Frees a number, which is allocatable at once. Uses [`INODE_CREDITS`].
     ///
     /// # Errors
-    /// `Corrupt` if the number is reserved, beyond the volume or free already; in the last case
-    /// its group is excluded from allocation.
+    /// `Corrupt` if the number is reserved, beyond the volume, or free already. In the last case
+    /// the group is excluded from allocation.
     pub fn free(&self, h: &Handle<'_>, ino: InodeNo, was_dir: bool) -> Result<()> {
         if self.core().geo.is_reserved_inode(ino) {
-            let error = Corrupt::field(Structure::InodeBitmap, "freeing reserved inode", ino.0);
+            let error = Corrupt::field(Structure::InodeBitmap, "inode to free (reserved)", ino.0);
             return Err(error.at_inode(ino).into());
         }
         let free = |inodes: &InodeGroup, index: usize, at| {
@@ -302,7 +309,8 @@ impl InodeAlloc {
             freed
         };
         if !self.with_region(ino, free)? {
-            let error = Corrupt::field(Structure::InodeBitmap, "freeing free inode", ino.0);
+            let error =
+                Corrupt::field(Structure::InodeBitmap, "inode to free (already free)", ino.0);
             let error: Error = error.at_inode(ino).into();
             if let Ok((group, _)) = self.core().geo.inode_group(ino) {
                 self.core().exclude(group, error.clone());
@@ -313,8 +321,8 @@ impl InodeAlloc {
         Ok(())
     }
 
-    /// Initialises the place of a number in the table, which is then read like any. For replay of
-    /// fast commits.
+    /// Initialises the inode table up to the region of a number, so that its block can be read. For
+    /// the replay of fast commits.
     ///
     /// # Errors
     /// As [`mark_used`](Self::mark_used).
@@ -325,7 +333,7 @@ impl InodeAlloc {
         })?
     }
 
-    /// Puts a number in use; false if it was already. For replay of fast commits.
+    /// Marks a number as in use; false if it was already. For the replay of fast commits.
     ///
     /// # Errors
     /// `Corrupt` if the number is beyond the volume; a failed read or write.
@@ -363,8 +371,8 @@ impl InodeAlloc {
         self.opened_with.saturating_add_signed(freed)
     }
 
-    /// Where an inode's first block should lie: near its group, leaving the first group of a
-    /// large flex group to directories.
+    /// The goal for an inode's first block: in its flex group. A flex group of four or more groups
+    /// keeps its first group for directories.
     #[must_use]
     pub fn data_goal(&self, ino: InodeNo, kind: InodeKind) -> BlockNo {
         let geo = &self.core().geo;
@@ -377,7 +385,7 @@ impl InodeAlloc {
 }
 
 impl InodeLease {
-    /// Ends it and tells others what the region has.
+    /// Ends the lease and publishes the region's free count.
     fn end(self) {
         let index = to_usize(self.index);
         lease::release(&self.inodes.owners[index]);

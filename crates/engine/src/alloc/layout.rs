@@ -1,9 +1,9 @@
-//! Regions: how the volume is cut into units of lease and locking.
+//! Division of the volume into regions, the units of leasing and locking.
 //!
-//! A region is a power of two of clusters, at most 8192, and never crosses a
-//! group. Small volumes get smaller regions so that many threads find one each.
-//! Positions inside a region count clusters; outside the allocator everything
-//! counts blocks. The conversions between the two are all here.
+//! - A region has a power of two of clusters, at most 8192, and lies inside one group.
+//! - Small volumes have smaller regions, so that many threads can lease one each.
+//! - Positions in a region count clusters. Callers of the allocator count blocks. All conversions
+//!   are in this module.
 
 use super::buddy::MAX_ORDER;
 use super::request::BlockRun;
@@ -11,27 +11,27 @@ use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupNo, Structure};
 use nextent_sync::Arc;
 
-/// Regions a volume should at least have, if they do not get too small for it.
+/// Regions that a volume should have, unless they would be smaller than `SMALL_ORDER`.
 const ENOUGH: u64 = 256;
-/// Smallest region where the volume allows it: 512 clusters.
+/// Smallest region, unless a group is smaller: 512 clusters.
 const SMALL_ORDER: u32 = 9;
 /// Regions begin on a word of the bitmap.
 const WORD_ORDER: u32 = 6;
 
-/// A region, from 0 in the order of the volume.
+/// The number of a region, in the order of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionNo(pub u32);
 
-/// A place in a region, in clusters.
+/// The position of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterPos {
     /// The region.
     pub region: RegionNo,
-    /// The cluster in the region.
+    /// The index of the cluster in the region.
     pub at: u32,
 }
 
-/// The cut of one volume into regions.
+/// The division of one volume into regions.
 pub struct Layout {
     pub(crate) geo: Arc<Geometry>,
     order: u32,
@@ -48,17 +48,17 @@ impl Layout {
         Self { geo, order, per_group }
     }
 
-    /// Number of regions, those without clusters at the volume's end included.
+    /// Number of regions, including those without clusters at the volume's end.
     pub(crate) fn count(&self) -> u32 {
         self.geo.group_count.saturating_mul(self.per_group)
     }
 
-    /// Regions of a group.
+    /// Number of regions in a group.
     pub(crate) fn per_group(&self) -> u32 {
         self.per_group
     }
 
-    /// Clusters of a whole region.
+    /// Clusters in a region, except for the last one of a group.
     pub(crate) fn size(&self) -> u32 {
         1 << self.order
     }
@@ -68,7 +68,7 @@ impl Layout {
         GroupNo(region.0 / self.per_group)
     }
 
-    /// The region's place among those of its group.
+    /// The index of the region in its group.
     pub fn index(&self, region: RegionNo) -> u32 {
         region.0 % self.per_group
     }
@@ -89,7 +89,7 @@ impl Layout {
         index << self.order
     }
 
-    /// Where a block lies, or nothing for a block of no group.
+    /// The position of a block's cluster; none for a block outside all groups.
     pub fn find(&self, block: BlockNo) -> Option<ClusterPos> {
         let (group, at) = self.geo.locate(block)?;
         let cluster = at >> self.geo.cluster_bits;
@@ -97,25 +97,25 @@ impl Layout {
         Some(ClusterPos { region, at: cluster & (self.size() - 1) })
     }
 
-    /// The first block at a place.
-    pub(crate) fn block(&self, place: ClusterPos) -> BlockNo {
-        let group = self.geo.group_first_block(self.group(place.region));
-        let cluster = self.first_bit(self.index(place.region)) + place.at;
+    /// The first block of a cluster.
+    pub(crate) fn block(&self, pos: ClusterPos) -> BlockNo {
+        let group = self.geo.group_first_block(self.group(pos.region));
+        let cluster = self.first_bit(self.index(pos.region)) + pos.at;
         BlockNo(group.0 + (u64::from(cluster) << self.geo.cluster_bits))
     }
 
-    /// `n` clusters from a place, as blocks.
-    pub(crate) fn run(&self, place: ClusterPos, n: u32) -> BlockRun {
-        BlockRun { start: self.block(place), len: n << self.geo.cluster_bits }
+    /// `n` clusters from a position, as blocks.
+    pub(crate) fn run(&self, pos: ClusterPos, n: u32) -> BlockRun {
+        BlockRun { start: self.block(pos), len: n << self.geo.cluster_bits }
     }
 
-    /// The clusters that `blocks` blocks need.
+    /// The number of clusters for `blocks` blocks, rounded up.
     pub fn clusters(&self, blocks: u32) -> u32 {
         let bits = self.geo.cluster_bits;
         must_fit((u64::from(blocks) + (1 << bits) - 1) >> bits)
     }
 
-    /// The blocks `[start, start + len)` as pieces of regions: place and clusters of each.
+    /// Splits `[start, start + len)` at region boundaries into (position, clusters).
     ///
     /// # Errors
     /// A range that is empty, leaves the volume, or does not consist of whole clusters.
@@ -136,12 +136,12 @@ impl Layout {
             if left == 0 {
                 return None;
             }
-            let place = layout.find(block)?;
-            let here = layout.len(layout.group(place.region), layout.index(place.region));
-            let n = left.min(here.checked_sub(place.at).filter(|&n| n > 0)?);
+            let pos = layout.find(block)?;
+            let here = layout.len(layout.group(pos.region), layout.index(pos.region));
+            let n = left.min(here.checked_sub(pos.at).filter(|&n| n > 0)?);
             left -= n;
             block = BlockNo(block.0 + (u64::from(n) << layout.geo.cluster_bits));
-            Some((place, n))
+            Some((pos, n))
         }))
     }
 }

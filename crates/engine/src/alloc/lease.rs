@@ -1,11 +1,13 @@
-//! Who allocates where.
+//! Leases of regions to per-thread slots.
 //!
-//! Every slot leases a few regions and allocates inside them; the table of
-//! owners tells all others to look elsewhere, by a load. A lease excludes
-//! nobody by itself: the region's lock does. It only keeps that lock, and the
-//! lines under it, with one core. So the table may be read and stored without
-//! order, a lease may be ignored when space runs out, and a wrong one costs
-//! time and nothing else.
+//! - Each slot leases a few regions and allocates in them. Searches of other slots read the table
+//!   of owners and skip these regions.
+//! - A lease does not exclude; the region's lock does. A lease keeps that lock, and the data under
+//!   it, in the cache of one core.
+//! - The table is therefore read and stored with relaxed order, and a search may ignore leases when
+//!   space runs out. A stale entry costs time, not correctness.
+//!
+//! Lock rank: `alloc.lease` (400), held while the slot's regions are locked.
 
 use super::core::{Core, summary};
 use super::layout::RegionNo;
@@ -15,7 +17,7 @@ use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicU16, Ordering};
 use nextent_sync::{Arc, BiasedMutex, PerCore, current_slot};
 
-/// Most regions that one slot leases.
+/// Most regions that one slot may lease.
 const MAX_LEASES: usize = 8;
 
 /// The leases of all slots.
@@ -26,22 +28,21 @@ pub(crate) struct Leases {
 /// The leases of one slot. `[alloc.lease]`
 #[derive(Default)]
 pub(crate) struct SlotLeases {
-    /// Latest use first. Who leases a region has it, so its group stays in memory, and an
-    /// allocation there finds it here.
+    /// Most recently used first. The reference keeps the group of a leased region loaded.
     regions: Vec<Arc<Region>>,
-    /// Where the last search for a shared region ended.
+    /// The region in which the last search that ignored leases ended.
     pub(crate) shared: Option<RegionNo>,
-    /// The last search found no region although the counters had room: a commit will release what
-    /// is missing, or released it during the search.
+    /// The last search found no region, although the counters had granted the clusters: a commit
+    /// will release them, or released them during the search.
     pub(crate) missed: bool,
 }
 
-/// The mark of the calling thread's slot in a table of owners.
+/// The value for the calling thread's slot in a table of owners.
 pub(crate) fn mark() -> u16 {
     must_fit::<u16, _>(current_slot().index()) + 1
 }
 
-/// Makes the caller's slot the owner if there is none; false if there is another.
+/// Makes the caller's slot the owner; false if another slot is.
 pub(crate) fn acquire(owner: &AtomicU16) -> bool {
     let mine = mark();
     owner.load(Ordering::Relaxed) == mine
@@ -49,7 +50,7 @@ pub(crate) fn acquire(owner: &AtomicU16) -> bool {
             && owner.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// Ends the caller's ownership.
+/// Removes the caller's slot as the owner.
 pub(crate) fn release(owner: &AtomicU16) {
     let _ = owner.compare_exchange(mark(), 0, Ordering::Relaxed, Ordering::Relaxed);
 }
@@ -59,19 +60,20 @@ impl Leases {
         Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, SlotLeases::default())) }
     }
 
-    /// The caller's leases.
-    pub(crate) fn here(&self) -> nextent_sync::BiasedMutexGuard<'_, SlotLeases> {
+    /// The leases of the caller's slot.
+    pub(crate) fn of_caller(&self) -> nextent_sync::BiasedMutexGuard<'_, SlotLeases> {
         self.slots.here().lock()
     }
 
-    /// Most leases a slot may have now: all slots together at most half of the regions.
+    /// Most leases that a slot may have now, so that all slots together lease at most half of the
+    /// regions.
     fn limit(&self, core: &Core) -> usize {
         let slots = self.slots.used().count().max(1);
         (core.owners.len() / (2 * slots)).clamp(1, MAX_LEASES)
     }
 
-    /// Leases a region for the caller's slot, whose lease that was not used for longest ends if
-    /// there are too many. False if another slot has the region.
+    /// Leases a region to the caller's slot; false if another slot leases it. Ends the least
+    /// recently used lease if the slot has too many.
     pub(crate) fn lease(&self, slot: &mut SlotLeases, core: &Core, region: &Arc<Region>) -> bool {
         if !acquire(&core.owners[to_usize(region.no().0)]) {
             return false;
@@ -88,8 +90,8 @@ impl Leases {
         true
     }
 
-    /// The first region from `start` on, around the volume, that nobody leases and that may have
-    /// a free chunk of `order`.
+    /// The first region from `start` on, wrapping around, that no slot leases and that may have a
+    /// free chunk of `order`.
     pub(crate) fn find(&self, core: &Core, start: RegionNo, order: u32) -> Option<RegionNo> {
         let count = core.layout.count();
         let start = start.0 % count;
@@ -103,16 +105,16 @@ impl Leases {
         })
     }
 
-    /// Where a slot without a goal begins to look: slots spread over the volume.
+    /// The region in which a slot without a goal and without leases begins to search.
     pub(crate) fn start_region(core: &Core) -> RegionNo {
-        // Steps of the golden ratio spread any number of slots evenly.
+        // Steps of the golden ratio spread any number of slots evenly over the volume.
         let part = must_fit::<u32, _>(current_slot().index()).wrapping_mul(0x9e37_79b9);
         RegionNo(must_fit((u64::from(part) * u64::from(core.layout.count())) >> 32))
     }
 }
 
 impl SlotLeases {
-    /// The regions leased, latest use first.
+    /// The leased regions, most recently used first.
     pub(crate) fn regions(&self) -> &[Arc<Region>] {
         &self.regions
     }
@@ -122,7 +124,7 @@ impl SlotLeases {
         self.regions.iter().find(|region| region.no() == no)
     }
 
-    /// Notes that a region was used, which is the first then; false if the slot does not lease it.
+    /// Moves a leased region to the front; false if the slot does not lease it.
     pub(crate) fn touch(&mut self, no: RegionNo) -> bool {
         let found = self.regions.iter().position(|region| region.no() == no);
         if let Some(at) = found.filter(|at| *at > 0) {
@@ -131,14 +133,14 @@ impl SlotLeases {
         found.is_some()
     }
 
-    /// Ends a lease.
+    /// Ends the lease of a region.
     pub(crate) fn give_up(&mut self, core: &Core, region: &Arc<Region>) {
         self.regions.retain(|other| other.no() != region.no());
         end(core, region);
     }
 }
 
-/// Ends the ownership of a region and tells searches what it has.
+/// Ends the ownership of a region and publishes its summary to searches.
 fn end(core: &Core, region: &Region) {
     release(&core.owners[to_usize(region.no().0)]);
     region.publish_if_unleased(&region.lock());

@@ -1,46 +1,53 @@
-//! Blocks and inode numbers: which are in use, who may take which, and what of
-//! that is told to the disk.
+//! Allocates and frees blocks and inode numbers.
 //!
-//! Promise: [`BlockAlloc`] hands out every block at most once, none before a
-//! crash can no longer bring back its former use, and never more to anyone
-//! than the reserves of others allow. [`InodeAlloc`] does the same for inode
-//! numbers. Both may be called from all threads at once, under a handle.
+//! # Invariants
 //!
-//! The identity behind it, in clusters, at any moment under the region's lock:
+//! - [`BlockAlloc`] allocates a block to at most one caller at a time.
+//! - It does not allocate a freed block while a crash can still bring back the block's former use.
+//! - It does not allocate a reserve to a caller without the privilege for that reserve.
+//! - [`InodeAlloc`] allocates an inode number to at most one caller at a time.
+//! - All threads may call both at once, each under a handle.
 //!
-//! free in core = zero bits of `current`
-//!              = buddy + set aside for windows + being trimmed + held back
+//! Under a region's lock its clusters add up at any moment:
 //!
-//! where *held back* are the zero bits of `current` that are set in the image
-//! of a transaction that is not durable yet, or in the durable one. On disk the
-//! bitmap, the descriptor and the superblock say `zero bits of current` as of
-//! the end of each transaction. The counters say the sum of it over all
-//! regions, less what callers have claimed and not yet taken.
+//! free clusters = zero bits of `current`
+//!               = buddy + reserved for windows + being trimmed + held back
+//!
+//! A cluster is *held back* if its bit is clear in `current`, but set in the durable image or in
+//! the image of a transaction that is not durable yet. On disk the bitmap, the descriptor and the
+//! superblock count the zero bits of `current` at the end of each transaction. The counters hold
+//! the sum over all regions, less what callers have claimed and not yet taken.
+//!
+//! # Concurrency
+//!
+//! Each cell says what orders the two operations. All cells mean the lock of the region.
 //!
 //! | | allocate | free | commit (render) | commit (durable) | trim |
 //! |---|---|---|---|---|---|
-//! | allocate | region lock; in steady state each slot has its own regions | region lock; a freed cluster is in the buddy only if no image holds it | region lock; the first change in the next transaction sets the image aside | region lock; the images' difference enters the buddy | region lock; the run is out of the buddy meanwhile |
-//! | free | | region lock; the loser finds a clear bit and reports it | as allocate | as allocate | region lock; what is trimmed is free already, so nobody frees it |
-//! | commit (render) | | | commits are one after another | as left | trimming changes no bit of `current` |
-//! | commit (durable) | | | | as left | region lock; only clusters out of the buddy are given to it |
-//! | trim | | | | | region lock; one trim a region, the second finds nothing |
+//! | allocate | lock; in steady state each slot leases different regions | lock; a freed cluster enters the buddy only if no image holds it | lock; the first change in the next transaction saves the image | lock; the difference of the images enters the buddy | lock; the run is not in the buddy during the discard |
+//! | free | | lock; the second caller finds a clear bit and returns an error | as for allocate | as for allocate | lock; a run under trim is free, so a free of it fails |
+//! | commit (render) | | | one commit at a time | as on the left | trimming changes no bit of `current` |
+//! | commit (durable) | | | | as on the left | lock; only clusters that are not in the buddy enter it |
+//! | trim | | | | | lock; a second trim of a region finds no run |
 //!
-//! Loading a group excludes nobody: what is loaded first counts (`groups`).
-//! Leases exclude nobody either, they keep threads apart (`lease`). Counters
-//! are claimed before a search and given back after it (`counters`), so the
-//! sum of what threads hold can be too small for a moment, never too large.
-//! Descriptors and totals are touched by commits only (`descriptors`).
+//! - Loading a group takes no lock. The first thread to install its result wins (`groups`).
+//! - A lease is a preference, not a lock (`lease`).
+//! - A caller claims clusters from the counters before a search, and returns the rest after it
+//!   (`counters`). The counters may be too low for a moment, never too high.
+//! - Only commits change descriptors and totals (`descriptors`).
 //!
-//! | module | one job |
+//! # Modules
+//!
+//! | module | responsibility |
 //! |---|---|
-//! | `bits`, `buddy` | free clusters of a region: by place, by length, by order |
-//! | `region_state`, `region` | which bits may be handed out; the lock and the journal |
-//! | `layout`, `system` | how the volume is cut; its own blocks |
-//! | `core`, `groups`, `descriptors` | what is known of groups; loading; descriptors at a commit |
-//! | `lease`, `window`, `counters` | who allocates where; growing files; how much is left |
-//! | `blocks`, `trim` | the verbs on blocks |
+//! | `bits`, `buddy` | free clusters of a region, by position, by length and by order |
+//! | `region_state`, `region` | which clusters are allocatable; the lock and the journal |
+//! | `layout`, `system` | division of the volume into regions; the system zone |
+//! | `core`, `groups`, `descriptors` | hints for each group; loading; descriptors at a commit |
+//! | `lease`, `window`, `counters` | region preference; growing files; free-space accounting |
+//! | `blocks`, `trim` | operations on blocks |
 //! | `inodes`, `inode_region`, `orlov` | inode numbers |
-//! | `seam` | where another allocator may take the place of this one |
+//! | `seam` | interface for replacement allocators |
 
 pub mod bits;
 mod blocks;
@@ -79,7 +86,7 @@ pub use inodes::{InodeAlloc, InodeKind};
 pub use request::{BlockKind, BlockRequest, BlockRun, Privilege};
 pub use window::Window;
 
-/// What a replacement allocator uses.
+/// The parts that a replacement allocator uses.
 #[cfg(feature = "lab")]
 pub(crate) mod lab_exports {
     pub use crate::alloc::blocks::ALLOCATE_CREDITS;

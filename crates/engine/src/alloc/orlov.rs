@@ -1,20 +1,21 @@
-//! In which group an inode should live.
+//! Choice of a group for a new inode: the Orlov allocator.
 //!
-//! Files go near their directory. Directories under the root spread over the
-//! volume, deeper ones stay in their parent's flex group while that has enough
-//! of everything left (Orlov's rule). The counts are those of the last commit:
-//! reading them moves no cache line, and a group that is full by now just
-//! passes the search on.
+//! - A file goes into its directory's group.
+//! - Directories in the root spread over the volume.
+//! - Other directories stay in their parent's flex group while it has enough inodes and clusters.
+//!
+//! The counts are those of the last commit, so that reading them moves no cache line. If a group is
+//! full since, the search continues with the next group.
 
 use super::core::Core;
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::{GroupNo, numbers};
 use nextent_sync::atomic::Ordering;
 
-/// Flex groups a directory's search compares at most.
+/// Most flex groups that the search for a directory compares.
 const MAX_COMPARED: u32 = 64;
 
-/// What is free in one flex group.
+/// Sums over one flex group.
 #[derive(Default)]
 struct FlexTotals {
     inodes: u64,
@@ -67,8 +68,8 @@ pub(crate) fn for_dir(core: &Core, parent: InodeNo, hash: u32) -> impl Iterator<
     all_groups_from(core, start)
 }
 
-/// The least used of the flex groups from `start` on that have about an average share of
-/// everything; backups of the superblock alone should not rule one out.
+/// The flex group with the fewest directories, of those from `start` on with at least 7/8 of the
+/// average free inodes and clusters. The margin allows for backups of the superblock.
 fn spread_dir(core: &Core, start: u32) -> Option<u32> {
     let count = flex_count(core);
     let sums = core.totals.sums();
@@ -82,7 +83,7 @@ fn spread_dir(core: &Core, start: u32) -> Option<u32> {
     good.min_by_key(|(_, have)| have.dirs).map(|(number, _)| number)
 }
 
-/// The first flex group from the parent's on that is not much worse than the average.
+/// The first flex group, from the parent's on, that is not much fuller than the average.
 fn nearby_flex(core: &Core, parent: u32) -> Option<u32> {
     let geo = &core.geo;
     let count = flex_count(core);
@@ -101,8 +102,8 @@ fn nearby_flex(core: &Core, parent: u32) -> Option<u32> {
     })
 }
 
-/// All groups once: the rest of `start`'s flex group from `start` on, its beginning, then the
-/// other flex groups in turn.
+/// Each group once: the flex group of `start` from `start` on, wrapping around, then the groups of
+/// the other flex groups.
 fn all_groups_from(core: &Core, start: GroupNo) -> impl Iterator<Item = GroupNo> {
     let size = core.geo.flex_groups;
     let groups = core.geo.group_count;

@@ -1,11 +1,18 @@
-//! What each slot has drawn from the escrow, changed by its owner with plain stores.
+//! Quotas of free clusters for each per-thread slot. The owner of a slot updates its quota with
+//! plain stores.
 //!
-//! The owner marks its slot, passes a light barrier and looks whether quotas are being taken away;
-//! if not, its quota is its own until it clears the mark. Who takes them away says so, passes a
-//! heavy barrier and waits until no slot is updating. Of the two at least one sees the other, so a
-//! quota is never changed by both. Clearing the mark (release) pairs with the look at it (acquire),
-//! and the end of taking away with the owner's next look. Threads that share a slot have no quota.
-//! That is the pattern of the journal's gate, under loom in `nextent-sync`.
+//! | step | owner of a slot | recalling thread |
+//! |---|---|---|
+//! | 1 | sets `updating` of its slot | sets `recalling` |
+//! | 2 | passes the fast side of the asymmetric barrier | passes the slow side |
+//! | 3 | reads `recalling`; gives up if it is set | waits until no slot has `updating` set |
+//! | 4 | changes its quota | takes all quotas |
+//! | 5 | clears `updating` (Release) | clears `recalling` (Release) |
+//!
+//! The barrier makes at least one of the two see the other's flag, so they never change a quota at
+//! the same time. The Release stores of step 5 pair with the Acquire loads of step 3. Threads that
+//! share a slot have no quota. The journal's gate has the same protocol; `nextent-sync` has the
+//! loom model.
 
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use nextent_sync::{
@@ -15,16 +22,16 @@ use nextent_sync::{
 /// The quota of one slot.
 #[derive(Default)]
 struct Quota {
-    /// Its owner is changing it.
+    /// The owner is changing the quota.
     updating: AtomicBool,
-    /// Stored by the owner while updating, or by who takes quotas away. Relaxed, see the module.
+    /// Stored by the owner while `updating` is set, or by a recall. Relaxed: see the module.
     clusters: AtomicU64,
 }
 
 /// The quotas of all slots.
 pub(super) struct Quotas {
     slots: PerCore<Quota>,
-    /// They are being taken away.
+    /// A recall is running.
     recalling: CachePadded<AtomicBool>,
 }
 
@@ -39,8 +46,8 @@ impl Quotas {
         current_slot_owned().1
     }
 
-    /// Makes the caller's quota what `change` says; false if it says nothing, or there is no quota
-    /// to be had now. `change` takes no lock.
+    /// Sets the caller's quota to the result of `change`, which gets the old one and must take no
+    /// lock. False if the result is none, the caller shares its slot, or a recall is running.
     #[inline]
     pub(super) fn update(&self, change: impl FnOnce(u64) -> Option<u64>) -> bool {
         let (slot, owned) = current_slot_owned();
@@ -59,9 +66,10 @@ impl Quotas {
         new.is_some()
     }
 
-    /// Takes all quotas away and says how much they were. One caller at a time.
+    /// Sets all quotas to 0 and returns their sum. One caller at a time.
     ///
-    /// Interrupts every core that runs the process, unless no slot is seen to have anything.
+    /// Executes membarrier(2), which interrupts each core that runs the process, unless all quotas
+    /// read as 0.
     pub(super) fn recall(&self) -> u64 {
         if self.sum() == 0 {
             return 0;
@@ -79,12 +87,12 @@ impl Quotas {
         all
     }
 
-    /// What is drawn, more or less.
+    /// The sum of all quotas. Inexact while slots update theirs.
     pub(super) fn sum(&self) -> u64 {
         self.slots.used().map(|quota| quota.clusters.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many slots may have a quota; at least one.
+    /// The number of slots in use, at least one.
     pub(super) fn len(&self) -> usize {
         self.slots.used().count().max(1)
     }

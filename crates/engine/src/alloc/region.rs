@@ -1,8 +1,8 @@
-//! A region under its lock, and what it tells the journal.
+//! A region of blocks: its state under its lock, and its part in transactions.
 //!
-//! The unit of lease: whoever leases a region is normally the only one to take
-//! its lock, apart from the commit, which takes it twice a transaction: to
-//! render the region's bits and to release what became durable.
+//! Two threads normally take the lock of a region: the one whose slot leases it, and the committer.
+//! The committer takes it twice a transaction: to render the bits, and to release the clusters
+//! whose release is durable.
 
 use super::bits;
 use super::buddy::Run;
@@ -17,21 +17,21 @@ use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, BiasedMutex, BiasedMutexGuard, injected};
 
-/// One region; alone on its cache lines.
+/// One region. It shares no cache line with another object.
 #[repr(align(128))]
 pub(crate) struct Region {
     no: RegionNo,
-    /// Byte of the group's bitmap where the region begins.
+    /// Offset of the region in the bytes of the group's bitmap.
     first_byte: usize,
     core: Arc<Core>,
     desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
-    /// The volume's own clusters here, as first and end; most regions have none.
-    own: Box<[Run]>,
+    /// Clusters of the system zone, as (first, end). Most regions have none.
+    system: Box<[Run]>,
     state: BiasedMutex<RegionState>,
 }
 
-/// What was found: clusters in use now, and clusters set aside behind them.
+/// Clusters that an allocation took: those in use now, and those reserved after them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakenClusters {
     pub(crate) run: Run,
@@ -40,7 +40,7 @@ pub(crate) struct TakenClusters {
 }
 
 impl Region {
-    /// The region `no`, whose bits in use are `used`.
+    /// The region `no`, in which the clusters set in `used` are in use.
     pub(crate) fn new(
         no: RegionNo,
         len: u32,
@@ -52,15 +52,15 @@ impl Region {
         let state = RegionState::new(len, used);
         core.publish(no, &state);
         let first_bit = core.layout.first_bit(core.layout.index(no));
-        let own = core.system_clusters(core.layout.group(no), first_bit, len);
+        let system = core.system_clusters(core.layout.group(no), first_bit, len);
         let state = BiasedMutex::new(&locks::REGION, state);
-        Self { no, first_byte: to_usize(first_bit / 8), core, desc, bitmap, own, state }
+        Self { no, first_byte: to_usize(first_bit / 8), core, desc, bitmap, system, state }
     }
 
-    /// The first of the volume's own clusters in a range.
+    /// The first cluster of a range that lies in the system zone.
     pub(crate) fn first_system_cluster(&self, (start, n): Run) -> Option<u32> {
-        let inside = self.own.iter().filter(|own| own.0 < start + n && start < own.1);
-        inside.map(|own| own.0.max(start)).min()
+        let inside = self.system.iter().filter(|run| run.0 < start + n && start < run.1);
+        inside.map(|run| run.0.max(start)).min()
     }
 
     pub(crate) fn no(&self) -> RegionNo {
@@ -72,7 +72,7 @@ impl Region {
         self.state.lock()
     }
 
-    /// Joins the handle's transaction before a change. Two credits the first time.
+    /// Joins the handle's transaction before a change. Uses two credits the first time.
     fn begin(self: &Arc<Self>, state: &mut RegionState, h: &Handle<'_>) {
         if state.begin(h.tid()) {
             h.join(&self.bitmap);
@@ -81,7 +81,7 @@ impl Region {
         }
     }
 
-    /// Takes `min` to `want` clusters, and up to `extra` behind them for a window.
+    /// Allocates `min` to `want` clusters, and reserves up to `extra` after them for a window.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         h: &Handle<'_>,
@@ -102,7 +102,7 @@ impl Region {
         Some(taken)
     }
 
-    /// Takes the first `n` clusters of a window; false if the window is void.
+    /// Allocates clusters of a window; false if the window is void.
     pub(crate) fn take_reserved(self: &Arc<Self>, h: &Handle<'_>, run: Run, epoch: u32) -> bool {
         let mut state = self.state.lock();
         if !state.holds_window(epoch) {
@@ -112,7 +112,7 @@ impl Region {
         state.take_reserved(run, epoch)
     }
 
-    /// Frees clusters, or names the first that is free already.
+    /// Frees clusters. The error is the first cluster that is free already; nothing is freed then.
     pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> Result<(), u32> {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
@@ -121,7 +121,7 @@ impl Region {
         Ok(())
     }
 
-    /// Puts clusters in use, free or not; says how many were free.
+    /// Marks clusters as in use, and returns how many were free.
     pub(crate) fn mark_used(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> u32 {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
@@ -130,15 +130,16 @@ impl Region {
         marked
     }
 
-    /// Tells searches about a region that nobody leases; a lease is told about when it ends.
+    /// Publishes the summary of a region that no slot leases. A leased region is published when its
+    /// lease ends.
     pub(crate) fn publish_if_unleased(&self, state: &RegionState) {
         if self.core.owner(self.no) == 0 {
             self.core.publish(self.no, state);
         }
     }
 
-    /// Whether the bitmap, as the block cache has it, says all of the region. For who knows that
-    /// nobody else has it.
+    /// Whether the bitmap in the block cache is the whole state of the region. The caller must have
+    /// the only reference.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let idle = state.is_idle();
@@ -148,14 +149,15 @@ impl Region {
         idle
     }
 
-    /// Discards what becoming durable of `tid` releases, before anyone can take it.
+    /// Discards the clusters that [`RegionState::committed`] of `tid` releases, before they are
+    /// allocatable.
     fn discard(&self, tid: Tid) {
         let runs = self.state.lock().to_release(tid);
         for (at, n) in runs {
             let layout = &self.core.layout;
             let run = layout.run(super::layout::ClusterPos { region: self.no, at }, n);
             let bits = self.core.geo.block_bits;
-            // Only a hint to the device: that it cannot is no failure of the commit.
+            // A discard is a hint to the device, so its failure does not fail the commit.
             let _ = self.core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
         }
     }

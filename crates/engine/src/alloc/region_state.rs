@@ -1,24 +1,26 @@
-//! What a region knows: which clusters are in use now, which in the images that
-//! are not yet durable, and which may therefore be handed out.
+//! The state of a region: three images of its bitmap, and the clusters that are allocatable.
 //!
-//! Three bitmaps. `current` is the state of the running transaction, what the
-//! bitmap block will say. `committing` is the state at the end of the
-//! transaction that is being made durable, `committed` the durable state. A
-//! cluster may be handed out when it is clear in all of them: then no crash can
-//! bring back a file that still points to it. A fast commit makes some of what
-//! the running transaction allocated durable: clusters that are freed after one
-//! count as part of the durable state, `committed`, until the transaction itself
-//! is durable. The buddy holds exactly the clusters that may be handed out, less
-//! those set aside by a window or being trimmed:
+//! | image | state |
+//! |---|---|
+//! | `current` | the running transaction |
+//! | `committing` | the end of the transaction that is being committed |
+//! | `committed` | the durable state |
 //!
-//! free in `current` = buddy + reserved + trimming + held back
+//! # Invariants
 //!
-//! so freeing looks at the images to see whether the buddy gets the clusters at
-//! once, and [`RegionState::committed`] gives it the difference between the old
-//! and the new durable image. No list of freed ranges exists anywhere.
+//! - A cluster is allocatable if its bit is clear in all three images. Then no crash can bring back
+//!   a file that maps it.
+//! - The buddy holds the allocatable clusters, less those reserved for a window or being trimmed:
+//!   free in `current` = buddy + reserved + trimming + held back.
+//! - A fast commit makes allocations of the running transaction durable before the transaction.
+//!   Clusters freed after a fast commit are therefore set in `committed` until the transaction is
+//!   durable.
 //!
-//! Pure state without locks or I/O, so that tests can drive it alone; the lock
-//! and the journal are in `region`. All methods need `[alloc.region]`.
+//! No list of freed ranges exists. A free gives the clusters to the buddy if no image holds them.
+//! [`RegionState::committed`] gives it the difference of the old and the new durable image.
+//!
+//! This module has no locks and no I/O, so that tests can drive it. The lock and the journal are in
+//! `region`. All methods need `[alloc.region]`.
 
 use super::bits;
 use super::buddy::{Buddy, Run};
@@ -32,46 +34,47 @@ type Bits = Box<[u64]>;
 struct PendingImage {
     tid: Tid,
     bits: Bits,
-    /// Whether the commit has taken it; before that `tid`'s rendering is due.
+    /// Whether the commit of `tid` has rendered it.
     rendered: bool,
 }
 
-/// Where in the region to look for clusters.
+/// Where in the region a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// Only at this place.
+    /// Only at this cluster.
     At(u32),
-    /// From this place on, else anywhere.
+    /// From this cluster on, then from the start of the region.
     From(u32),
-    /// After the last clusters that were handed out and not freed at once, else anywhere.
+    /// From `cursor` on, then from the start of the region.
     Anywhere,
 }
 
-/// Everything about one region.
+/// The state of one region.
 pub(crate) struct RegionState {
     buddy: Buddy,
     current: Bits,
     committed: Bits,
     committing: Option<PendingImage>,
-    /// Transaction that changed `current` and has not taken its image.
+    /// The transaction that changed `current` and whose image is not saved.
     dirty: Option<Tid>,
     /// Clear bits of `current`.
     free: u32,
     /// `free` at the end of the last rendered transaction.
     rendered_free: u32,
-    /// Clusters set aside for windows of the present epoch.
+    /// Clusters reserved for windows of the current epoch.
     reserved: u32,
-    /// Raised to void all windows.
+    /// Incremented to void all windows.
     epoch: u32,
     trimming: Option<Run>,
+    /// After the last allocation. A free of the clusters before it moves it back.
     cursor: u32,
 }
 
-/// What changed with a rendered image.
+/// A rendered image.
 pub(crate) struct Rendered<'a> {
-    /// The region's part of the bitmap, set bits in use.
+    /// The region's part of the bitmap. Set bits are in use.
     pub(crate) bits: &'a [u64],
-    /// How many more clusters are free than in the image rendered before.
+    /// Free clusters, less those of the image rendered before.
     pub(crate) freed: i64,
 }
 
@@ -97,18 +100,18 @@ impl RegionState {
         }
     }
 
-    /// Clusters that are not in use, handed out or not.
+    /// Clusters that are not in use, allocatable or not.
     #[cfg(test)]
     pub(crate) fn free(&self) -> u32 {
         self.free
     }
 
-    /// The clusters that may be handed out.
+    /// The allocatable clusters.
     pub(crate) fn buddy(&self) -> &Buddy {
         &self.buddy
     }
 
-    /// Clusters set aside for windows.
+    /// Clusters reserved for windows.
     #[cfg(test)]
     pub(crate) fn reserved(&self) -> u32 {
         self.reserved
@@ -119,15 +122,15 @@ impl RegionState {
         self.free - self.buddy.free() - self.reserved - self.trimming.map_or(0, |run| run.1)
     }
 
-    /// Whether the bits in use now are all there is to know: they are durable, and no free cluster
-    /// is held back or set aside.
+    /// Whether `current` is the whole state: it is durable, and no free cluster is held back or
+    /// reserved.
     pub(crate) fn is_idle(&self) -> bool {
         self.dirty.is_none() && self.committing.is_none() && self.buddy.free() == self.free
     }
 
-    /// Says that `tid` is about to change the region; true if it is the first change in `tid`.
+    /// Prepares a change in `tid`; true if it is the first change in `tid`.
     ///
-    /// If an older transaction's state is still to be rendered it is set aside first.
+    /// Saves the image of an older transaction that is not rendered yet.
     pub(crate) fn begin(&mut self, tid: Tid) -> bool {
         match self.dirty {
             Some(owner) if owner == tid => return false,
@@ -140,7 +143,7 @@ impl RegionState {
 
     fn save_image(&mut self, tid: Tid, rendered: bool) {
         if let Some(older) = self.committing.take() {
-            // Its commit has not reported back: treat both as not durable.
+            // The older commit has not completed: treat both images as not durable.
             for (held, word) in self.committed.iter_mut().zip(&older.bits) {
                 *held |= word;
             }
@@ -148,7 +151,7 @@ impl RegionState {
         self.committing = Some(PendingImage { tid, bits: self.current.clone(), rendered });
     }
 
-    /// The state at the end of `tid`, if `tid` changed the region and it was not taken yet.
+    /// The image at the end of `tid`, if `tid` changed the region and is not rendered yet.
     pub(crate) fn render(&mut self, tid: Tid) -> Option<Rendered<'_>> {
         let waiting = self.committing.as_ref().is_some_and(|i| i.tid == tid && !i.rendered);
         if !waiting {
@@ -167,8 +170,8 @@ impl RegionState {
         Some(Rendered { bits: &image.bits, freed })
     }
 
-    /// Says that `tid` is durable. Clusters that only the older durable image used may be handed
-    /// out from now on; their number is returned.
+    /// Makes the image of `tid` the durable one. Clusters that only the old durable image used
+    /// become allocatable. Returns their number.
     pub(crate) fn committed(&mut self, tid: Tid) -> u32 {
         let Some(image) = self.committing.take_if(|image| image.tid == tid) else { return 0 };
         let len = self.buddy.size();
@@ -193,7 +196,7 @@ impl RegionState {
         bits::runs(&released, 0, self.buddy.size()).collect()
     }
 
-    /// Finds `min` to `want` clusters that may be handed out.
+    /// Finds `min` to `want` contiguous allocatable clusters.
     pub(crate) fn find(&self, want: u32, min: u32, aim: Aim) -> Option<Run> {
         let hint = match aim {
             Aim::At(at) => {
@@ -213,7 +216,7 @@ impl RegionState {
         if longest.1 >= min { Some(longest) } else { self.buddy.find_run(min, hint) }
     }
 
-    /// Puts clusters that [`Self::find`] found in use. Needs [`Self::begin`].
+    /// Allocates clusters that [`Self::find`] returned. Needs [`Self::begin`].
     pub(crate) fn take(&mut self, (start, n): Run) {
         debug_assert!(self.dirty.is_some());
         self.buddy.take(start, n);
@@ -226,8 +229,8 @@ impl RegionState {
         self.cursor = start + n;
     }
 
-    /// Frees clusters that are in use. With `fast_committed` a fast commit of this transaction may name
-    /// them, so they are held back until it is durable. Needs [`Self::begin`].
+    /// Frees clusters that are in use. With `fast_committed`, a fast commit of this transaction may
+    /// name them, so they are held back until the transaction is durable. Needs [`Self::begin`].
     ///
     /// # Errors
     /// The first cluster that is not in use; nothing is freed then.
@@ -240,7 +243,7 @@ impl RegionState {
         bits::clear(&mut self.current, start, end);
         self.free += n;
         if self.cursor == end {
-            // What was handed out last is handed out again first: it is still in someone's cache.
+            // Reuse the last allocation first: its data may still be in a processor's cache.
             self.cursor = start;
         }
         if fast_committed {
@@ -255,7 +258,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// The first bit of `[from, to)` that an image which is not durable history holds, or not.
+    /// The first cluster of `[from, to)` that `committing` or `committed` holds, or does not hold.
     fn next_held(&self, from: u32, to: u32, held: bool) -> Option<u32> {
         bits::words(from, to).find_map(|(word, mask)| {
             let newer = self.committing.as_ref().map_or(0, |image| image.bits[word]);
@@ -266,8 +269,8 @@ impl RegionState {
         })
     }
 
-    /// Puts whatever of a range is free in use, held back or not; says how much that was. For
-    /// replay of fast commits. Needs [`Self::begin`].
+    /// Marks the free clusters of a range as in use, also those held back. Returns how many were
+    /// free. For the replay of fast commits. Needs [`Self::begin`].
     pub(crate) fn mark_used(&mut self, (start, n): Run) -> u32 {
         let end = start + n;
         let mut marked = 0;
@@ -300,20 +303,21 @@ impl RegionState {
         found
     }
 
-    /// Whether all of a range is clear in `current`.
+    /// Whether a range is free in `current`.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn is_free(&self, (start, n): Run) -> bool {
         bits::next_set(&self.current, start, start + n).is_none()
     }
 
-    /// Sets clusters aside for a window; they stay free on disk. Returns the epoch.
+    /// Reserves clusters for a window. They stay free on disk. Returns the epoch.
     pub(crate) fn reserve(&mut self, (start, n): Run) -> u32 {
         self.buddy.take(start, n);
         self.reserved += n;
         self.epoch
     }
 
-    /// Sets clusters aside in front of a window; false if it is void, or they are not to be had.
+    /// Reserves clusters in front of a window; false if the window is void or they are not
+    /// allocatable.
     pub(crate) fn extend_window_front(&mut self, run: Run, epoch: u32) -> bool {
         let fits = epoch == self.epoch && self.buddy.all_free(run.0, run.1);
         if fits {
@@ -322,7 +326,7 @@ impl RegionState {
         fits
     }
 
-    /// Puts clusters of a window in use; false if the window is void. Needs [`Self::begin`].
+    /// Allocates clusters of a window; false if the window is void. Needs [`Self::begin`].
     pub(crate) fn take_reserved(&mut self, (start, n): Run, epoch: u32) -> bool {
         if epoch != self.epoch {
             return false;
@@ -333,12 +337,12 @@ impl RegionState {
         true
     }
 
-    /// Whether a window of `epoch` still holds its clusters.
+    /// Whether a window of `epoch` still has its clusters.
     pub(crate) fn holds_window(&self, epoch: u32) -> bool {
         epoch == self.epoch
     }
 
-    /// Gives back what a window did not use.
+    /// Releases the remaining clusters of a window.
     pub(crate) fn release_window(&mut self, (start, n): Run, epoch: u32) {
         if epoch == self.epoch && n > 0 {
             self.reserved -= n;
@@ -346,7 +350,7 @@ impl RegionState {
         }
     }
 
-    /// Voids all windows: their clusters may be handed out again. Says how many there were.
+    /// Voids all windows and makes their clusters allocatable. Returns their number.
     pub(crate) fn recall_windows(&mut self) -> u32 {
         let recalled = std::mem::take(&mut self.reserved);
         if recalled > 0 {
@@ -372,8 +376,8 @@ impl RegionState {
         used
     }
 
-    /// Sets the next free run of at least `min` clusters at or after `from` and before `to`
-    /// aside for trimming.
+    /// Takes the next allocatable run of at least `min` clusters in `[from, to)` out of the buddy,
+    /// for trimming.
     pub(crate) fn start_trim(&mut self, from: u32, to: u32, min: u32) -> Option<Run> {
         if self.trimming.is_some() {
             return None;
@@ -392,14 +396,14 @@ impl RegionState {
         None
     }
 
-    /// Gives back what [`Self::start_trim`] set aside.
+    /// Returns the run of [`Self::start_trim`] to the buddy.
     pub(crate) fn end_trim(&mut self) {
         if let Some((start, n)) = self.trimming.take() {
             self.buddy.give(start, n);
         }
     }
 
-    /// Checks the identity of the module's header.
+    /// Checks the invariants of the module.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let len = self.buddy.size();

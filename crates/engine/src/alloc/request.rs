@@ -1,50 +1,50 @@
-//! What is asked of the block allocator and what it answers.
+//! Requests to the block allocator, and the runs of blocks that it returns.
 
 use nextent_ondisk::{BlockNo, InodeNo};
 
-/// What blocks are for.
+/// The use of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// A file's data.
     Data,
-    /// Room for a file's data, asked for before there is any.
+    /// Space for a file's data, preallocated.
     Unwritten,
-    /// Anything the journal logs: directories, nodes of maps, attributes.
+    /// Blocks that the journal logs: directories, nodes of maps, attributes.
     Metadata,
 }
 
-/// How deep into the reserves an allocation may go.
+/// The reserves that an allocation may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// Not at all.
+    /// None.
     User,
-    /// Into root's share.
+    /// Root's reserve.
     Root,
-    /// Into root's share and the pool for what must not fail.
+    /// Root's reserve, and the pool for operations that must not fail.
     Reserved,
 }
 
-/// An allocation wanted.
+/// A request to allocate contiguous blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRequest {
-    /// Best place: exact when the file goes on there, else a neighbourhood.
+    /// Preferred block: the next one of a file that continues, or a hint where to search.
     pub goal: Option<BlockNo>,
-    /// Blocks wanted, at least 1.
+    /// Most blocks to allocate, at least 1.
     pub want: u32,
-    /// Fewest blocks of use, from 1 to `want`. No run is longer than a region: 8192 clusters,
-    /// on small volumes less, but never under 512 where a group has so many.
+    /// Fewest blocks to allocate, from 1 to `want`. No run is longer than a region: 8192 clusters,
+    /// or fewer on a small volume, but at least 512 if the groups have so many.
     pub min: u32,
-    /// Use.
-    #[cfg_attr(not(feature = "lab"), expect(dead_code))] // only a replacement asks
+    /// The use of the blocks.
+    #[cfg_attr(not(feature = "lab"), expect(dead_code))] // only replacements read it
     pub kind: BlockKind,
-    /// Reserves allowed.
+    /// The reserves that the request may use.
     pub privilege: Privilege,
-    /// The file.
+    /// The file, for replacements and errors.
     pub ino: InodeNo,
 }
 
 impl BlockRequest {
-    /// Up to `want` blocks for the data of a file.
+    /// A request for 1 to `want` blocks for the data of a file.
     #[must_use]
     pub fn data(ino: InodeNo, goal: Option<BlockNo>, want: u32, privilege: Privilege) -> Self {
         Self { goal, want, min: 1, kind: BlockKind::Data, privilege, ino }
@@ -54,9 +54,9 @@ impl BlockRequest {
 /// Contiguous blocks of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// The first.
+    /// The first block.
     pub start: BlockNo,
-    /// How many.
+    /// The number of blocks.
     pub len: u32,
 }
 

@@ -1,14 +1,11 @@
-//! The seam of the block allocator: what a replacement allocator does instead of the leased
-//! regions.
+//! The seam of the block allocator: the interface for replacement allocators.
 //!
-//! A build without the feature `lab` has no replacement. [`Replacement::get`] is a constant there,
-//! so that no verb of [`BlockAlloc`](super::BlockAlloc) compares anything, and the other types of
-//! this file have no size.
-//!
-//! A replacement keeps the promises of the [module](super): no block twice, none before its release
-//! is durable, and the disk says what is in use at the end of each transaction. It reaches the
-//! groups' bitmaps and descriptors by [`Groups`], as the regions do. All numbers are clusters,
-//! except in requests and runs of blocks.
+//! - A build without the feature `lab` has no replacement. [`Replacement::get`] is then a constant,
+//!   so operations of [`BlockAlloc`](super::BlockAlloc) contain no test for one. The other types of
+//!   this module have no size.
+//! - A replacement keeps the invariants of the [module](super).
+//! - It accesses the groups' bitmaps and descriptors through [`Groups`], as the regions do.
+//! - All numbers are clusters, except in [`BlockRequest`] and [`BlockRun`].
 
 use super::error::Result;
 use super::groups::Groups;
@@ -19,16 +16,16 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 use std::fmt;
 
-/// An allocator that replaces the leased regions; each verb is one of
-/// [`BlockAlloc`](super::BlockAlloc).
+/// An allocator that replaces the leased regions. Each method implements the one of the same name
+/// of [`BlockAlloc`](super::BlockAlloc).
 pub trait BlockAllocator: Send + Sync {
-    /// Takes contiguous blocks.
+    /// Allocates contiguous blocks.
     ///
     /// # Errors
     /// As [`BlockAlloc::allocate`](super::BlockAlloc::allocate).
     fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun>;
 
-    /// Takes contiguous blocks for a file that grows.
+    /// Allocates contiguous blocks for a growing file.
     ///
     /// # Errors
     /// As [`BlockAlloc::allocate`](super::BlockAlloc::allocate).
@@ -39,7 +36,7 @@ pub trait BlockAllocator: Send + Sync {
         window: &mut Window,
     ) -> Result<BlockRun>;
 
-    /// Gives back what is set aside for a file.
+    /// Releases the blocks reserved for a file.
     fn release(&self, window: &mut Window);
 
     /// Frees blocks that are in use.
@@ -48,7 +45,7 @@ pub trait BlockAllocator: Send + Sync {
     /// As [`BlockAlloc::free`](super::BlockAlloc::free).
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()>;
 
-    /// Puts blocks in use, free or not; how many clusters were free.
+    /// Marks blocks as in use. Returns how many clusters were free.
     ///
     /// # Errors
     /// As [`BlockAlloc::mark_used`](super::BlockAlloc::mark_used).
@@ -64,36 +61,37 @@ pub trait BlockAllocator: Send + Sync {
     /// Free clusters.
     fn free_clusters(&self) -> u64;
 
-    /// Clusters that `privilege` may still take.
+    /// Clusters available to `privilege`.
     fn available(&self, privilege: Privilege) -> u64;
 
-    /// Whether a commit may bring space, or has brought some since the caller found none.
+    /// Whether an allocation that failed with `NoSpace` may succeed after a commit.
     fn has_pending(&self) -> bool;
 
-    /// Discards free runs of at least `min` clusters from block `first` to `last`; how many blocks
-    /// those were.
+    /// Discards free runs of at least `min` clusters from block `first` to `last`. Returns the
+    /// number of blocks discarded.
     ///
     /// # Errors
     /// As [`BlockAlloc::trim`](super::BlockAlloc::trim).
     fn trim(&self, first: BlockNo, last: BlockNo, min: u32) -> Result<u64>;
 }
 
-/// Makes the replacement allocator of each volume that is opened.
+/// Makes the replacement allocator for each volume that is opened.
 #[cfg(feature = "lab")]
 pub trait MakeAllocator: fmt::Debug + Send + Sync {
-    /// The allocator over `groups`, of whose `free` clusters `root` are root's share.
+    /// The allocator over `groups`, with `free` clusters, of which `root` are root's reserve.
     fn make(&self, groups: &Arc<Groups>, free: u64, root: u64) -> Arc<dyn BlockAllocator>;
 }
 
-/// How a volume gets its replacement, if it is to have one.
+/// The factory of replacement allocators, if there is one.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorChoice(#[cfg(feature = "lab")] Option<Arc<dyn MakeAllocator>>);
 
-/// The replacement of a volume, if it has one.
+/// The replacement allocator of a volume, if there is one.
 #[derive(Default)]
 pub(crate) struct Replacement(#[cfg(feature = "lab")] Option<Arc<dyn BlockAllocator>>);
 
-/// What a replacement keeps for one growing file; guarded as the file's [`Window`] is.
+/// Data of a replacement allocator for one growing file. The lock of the file's [`Window`] guards
+/// it.
 #[derive(Default)]
 pub struct ReplacementState(#[cfg(feature = "lab")] Option<Box<dyn std::any::Any + Send + Sync>>);
 
@@ -105,7 +103,7 @@ impl fmt::Debug for ReplacementState {
 
 #[cfg(feature = "lab")]
 impl AllocatorChoice {
-    /// Volumes get what `make` makes.
+    /// Volumes use the allocators that `make` makes.
     #[must_use]
     pub fn replaced(make: Arc<dyn MakeAllocator>) -> Self {
         Self(Some(make))
@@ -130,15 +128,15 @@ impl ReplacementState {
         Self(None)
     }
 
-    /// What is kept for the file, if anything is.
+    /// The data, if there is any.
     pub fn get<T: 'static>(&mut self) -> Option<&mut T> {
         self.0.as_mut().and_then(|kept| kept.downcast_mut())
     }
 
-    /// What is kept for the file, from now on.
+    /// The data, created if there is none.
     ///
     /// # Panics
-    /// If something of another type is kept.
+    /// If the data has another type.
     pub fn get_or_default<T: Default + Send + Sync + 'static>(&mut self) -> &mut T {
         let kept = self.0.get_or_insert_with(|| Box::<T>::default());
         kept.downcast_mut().expect("a volume has one allocator")

@@ -1,21 +1,20 @@
-//! The blocks that hold the volume's own structures.
+//! The system zone: the blocks of superblocks, descriptors, bitmaps, inode tables and the journal.
 //!
-//! Superblocks, descriptors, bitmaps, inode tables and, if the volume names
-//! them, the journal's blocks. They are in use whatever a bitmap says, and no
-//! file may free them. Immutable once made, so reading it needs no lock.
+//! They are in use whatever a bitmap says, and no file may map or free them. The zone does not
+//! change after it is built, so readers need no lock.
 
 use nextent_ondisk::{BlockNo, Geometry, GroupNo};
 use nextent_sync::Arc;
 
-/// The sorted, disjoint ranges of the volume's own blocks.
+/// The sorted, disjoint ranges of the system zone.
 pub(crate) struct SystemZone {
     geo: Arc<Geometry>,
-    /// First block and end of bitmaps, tables and extra ranges.
+    /// (first block, end) of bitmaps, tables and the journal. The heads of groups are computed.
     ranges: Vec<(u64, u64)>,
 }
 
 impl SystemZone {
-    /// Collects `ranges`, given in any order as (first block, length).
+    /// Sorts and merges `ranges` of (first block, length).
     pub(crate) fn new(geo: Arc<Geometry>, ranges: Vec<(BlockNo, u32)>) -> Self {
         let mut sorted: Vec<(u64, u64)> =
             ranges.into_iter().map(|(start, len)| (start.0, start.0 + u64::from(len))).collect();
@@ -31,13 +30,13 @@ impl SystemZone {
         Self { geo, ranges: merged }
     }
 
-    /// Whether any of `[start, start + len)`, which lies on the volume, is the volume's own.
+    /// Whether the zone overlaps `[start, start + len)`, which must lie on the volume.
     pub(crate) fn touches(&self, start: BlockNo, len: u64) -> bool {
         let end = start.0 + len;
         self.overlapping(start.0, end).next().is_some() || self.heads(start.0, end).next().is_some()
     }
 
-    /// The volume's own blocks of a group, as ranges clipped to the group.
+    /// The ranges of the zone in a group.
     pub(crate) fn of_group(&self, group: GroupNo) -> impl Iterator<Item = (u64, u64)> + '_ {
         let start = self.geo.group_first_block(group).0;
         let end = start + u64::from(self.geo.group_blocks(group));

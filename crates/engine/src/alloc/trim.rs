@@ -1,4 +1,4 @@
-//! Discarding the free blocks.
+//! Discards free blocks (`FITRIM`).
 
 use super::blocks::BlockAlloc;
 use super::error::Result;
@@ -8,12 +8,12 @@ use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
 
 impl BlockAlloc {
-    /// Discards the free runs of at least `min` blocks in `[start, start + len)` and says how
-    /// many blocks that were. Free blocks that an older state of the volume still uses are left
-    /// out, and so are those of damaged groups.
+    /// Discards the free runs of at least `min` blocks in `[start, start + len)`. Returns the
+    /// number of blocks discarded. Skips damaged groups, and free blocks that are held back because
+    /// an image of the volume still uses them.
     ///
-    /// While a run is being discarded nobody can allocate it; everything else goes on. Loads
-    /// every group of the range. Takes one `[alloc.region]` at a time, never across I/O.
+    /// A run is not allocatable while it is being discarded. Loads each group of the range. Takes
+    /// one `[alloc.region]` at a time, and holds none across I/O.
     ///
     /// # Errors
     /// A failed read of a bitmap, or a failed discard.

@@ -1,13 +1,12 @@
-//! Clusters set aside for one growing file.
+//! Windows: clusters reserved for one growing file.
 //!
-//! A file that is appended to gets more clusters than it asked for; the rest
-//! waits, in memory only, for its next request. So files that grow in turns,
-//! or from several threads in turns, still stay in few pieces. The owner of
-//! the file keeps the window, guards it with the file's own lock, and gives it
-//! back with [`BlockAlloc::release`](super::BlockAlloc::release) when the file
-//! is closed or cut; an open file that is emptied, as one that is written
-//! anew, keeps it for its first block. Nothing breaks if it is forgotten or lost: when space
-//! runs out all windows are voided at once, by an epoch in their region.
+//! - An append reserves more clusters than it allocates. The rest stays reserved, in memory only,
+//!   for the file's next append. Files that grow at the same time therefore have few extents.
+//! - The file's lock guards the window.
+//! - The file's last close and a truncation release the window, see [`BlockAlloc::release`].
+//! - A truncation of an open file to size 0 keeps it for the file's next first block.
+//! - A window that is lost only delays reuse: when space runs out, the region's epoch voids all its
+//!   windows at once.
 
 use super::layout::RegionNo;
 use super::region::Region;
@@ -18,10 +17,10 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 use std::fmt;
 
-/// First window of a file, in clusters.
+/// Clusters in the first window of a file.
 const FIRST: u32 = 8;
 
-/// Where a window lies.
+/// The region of a window that is not empty.
 #[derive(Default)]
 pub(super) struct WindowRegion(pub(super) Option<Arc<Region>>);
 
@@ -31,32 +30,34 @@ impl fmt::Debug for WindowRegion {
     }
 }
 
-/// What is set aside for one file.
+/// The clusters reserved for one file.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// Region, first cluster and epoch; meaningless while `len` is 0.
+    /// The region. Undefined while `len` is 0, as are `start`, `start_block` and `epoch`.
     pub(crate) region_no: RegionNo,
+    /// The first cluster, in the region.
     pub(crate) start: u32,
-    /// The block of that cluster.
+    /// The first block of cluster `start`.
     pub(crate) start_block: BlockNo,
+    /// The region's epoch when the clusters were reserved.
     pub(crate) epoch: u32,
     /// Clusters left.
     pub(crate) len: u32,
-    /// Block after the last one handed out, where a sequential file goes on.
+    /// The block after the last allocation, where a sequential writer continues.
     pub next: Option<BlockNo>,
-    /// The region itself, so that its use needs no search for it.
+    /// The region itself, so that no lookup is needed.
     pub(super) region: WindowRegion,
-    /// The file was emptied, and what is left waits for its first block.
+    /// The file was truncated to size 0, and the window is kept for its next first block.
     for_rewrite: bool,
-    /// Clusters to set aside next time.
+    /// Clusters that the last window had.
     size: u32,
-    /// What a replacement allocator keeps for the file.
+    /// Data of a replacement allocator for the file.
     #[cfg_attr(not(feature = "lab"), expect(dead_code))]
     pub replacement_state: ReplacementState,
 }
 
 impl Window {
-    /// A window that holds nothing.
+    /// An empty window.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -73,42 +74,42 @@ impl Window {
         }
     }
 
-    /// Whether clusters are set aside.
+    /// Whether the window has no clusters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a request with this goal goes on where the last one ended.
+    /// Whether a request with this goal continues the last allocation.
     pub(crate) fn continues(&self, goal: Option<BlockNo>) -> bool {
         self.next.is_some() && (goal.is_none() || goal == self.next)
     }
 
-    /// Where the first block of a file goes that was emptied and kept what was set aside; said
-    /// once.
+    /// The goal for the first block of a file that was truncated to size 0 and kept its window. The
+    /// next call returns none.
     pub(crate) fn take_rewrite_goal(&mut self) -> Option<BlockNo> {
         let for_rewrite = std::mem::take(&mut self.for_rewrite);
         (for_rewrite && self.len > 0).then_some(self.start_block)
     }
 
-    /// Clusters to set aside behind the next request, doubled each time up to `limit`.
+    /// Clusters to reserve with the next request: doubled each time, at most `limit`.
     pub(crate) fn grow(&mut self, limit: u32) -> u32 {
         self.size = (self.size * 2).clamp(FIRST, limit.max(FIRST));
         self.size
     }
 
-    /// Forgets what was set aside, after it was given back or voided.
+    /// Empties the window after its clusters were released or voided.
     pub(crate) fn clear(&mut self) {
         (self.len, self.for_rewrite) = (0, false);
-        // Its group may leave memory now.
+        // The reference would keep the group loaded.
         self.region = WindowRegion(None);
     }
 }
 
 impl BlockAlloc {
-    /// Keeps the window of a file that was emptied and may be written anew at once, from the
-    /// `before` blocks on that the file had in front of it, if they are free: a processor's cache
-    /// may still have them. A window that holds nothing keeps nothing.
+    /// Keeps the window of a file that was truncated to size 0, for the file's next first block.
+    /// Extends it to the front by the `before` blocks that the file had there, if they are
+    /// allocatable: their data may still be in a processor's cache. Releases an empty window.
     ///
     /// Takes `[alloc.region]`.
     pub(crate) fn keep_for_rewrite(&self, window: &mut Window, before: u32) {
@@ -127,8 +128,8 @@ impl BlockAlloc {
         window.for_rewrite = true;
     }
 
-    /// Takes the `want` blocks from `start` on, if they are the next ones of `window`; false if
-    /// they are not, or the space is not to be had without a search.
+    /// Allocates the `want` blocks from `start` on, if they are the next ones of `window`. False if
+    /// they are not, or if the counters or the region refuse.
     ///
     /// Takes `[alloc.region]`; does no I/O. Uses [`ALLOCATE_CREDITS`](super::ALLOCATE_CREDITS).
     pub fn take_next(
@@ -148,7 +149,7 @@ impl BlockAlloc {
             return false;
         }
         if !region.take_reserved(h, (window.start, n), window.epoch) {
-            self.counters.give(u64::from(n));
+            self.counters.release(u64::from(n));
             window.clear();
             return false;
         }

@@ -55,7 +55,7 @@ fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
     match record {
         Record::AddRange(ino, extent) => {
             if fs.blocks.overlaps_system_zone(extent.start, extent.len) {
-                let name = "range of the volume's own blocks at";
+                let name = "start of a range (in the system zone)";
                 let own = Corrupt::field(Structure::FastCommit, name, extent.start.0);
                 return Err(own.at_inode(*ino).into());
             }

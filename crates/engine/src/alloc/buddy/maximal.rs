@@ -1,17 +1,17 @@
-//! Searches by order, which only replacement allocators use.
+//! Searches by order. Only replacement allocators and tests use them.
 
 use super::{Buddy, LEVELS};
 use nextent_num::{low_half, must_fit, to_u64};
 use nextent_sync::{computes, reads};
 
 impl Buddy {
-    /// A chunk of `1 << order` clusters, cut from the smallest buddy that has it.
+    /// A free chunk of `1 << order` clusters, in a maximal buddy of the lowest order possible.
     #[cfg(test)]
     pub fn find_chunk(&self, order: usize) -> Option<u32> {
         (order..LEVELS).find_map(|at| self.find_maximal(at).map(|i| i << at))
     }
 
-    /// A chunk of `order` that is free while its parent is not.
+    /// A free chunk of `order` whose parent is not free.
     pub fn find_maximal(&self, order: usize) -> Option<u32> {
         let parents = self.counts.get(order + 1).copied().unwrap_or(0);
         if self.counts[order] <= 2 * parents {
@@ -26,8 +26,8 @@ impl Buddy {
             let half = above.get(word / 2).copied().unwrap_or(0) >> (32 * (word % 2));
             let maximal = free & !doubled(low_half(half));
             if maximal != 0 {
-                // Counted by callgrind: 4 for each word, and 22 for each order that has none.
-                // Together they are as 12 for each word.
+                // Instructions by callgrind: 4 for each word, 22 for each order without a chunk.
+                // The sum is about 12 for each word.
                 computes(12 * (to_u64(word) + 1));
                 reads(&level[..=word]);
                 return Some(must_fit::<u32, _>(word) * 64 + maximal.trailing_zeros());
@@ -37,7 +37,7 @@ impl Buddy {
     }
 }
 
-/// Every bit twice: bit `i` becomes bits `2i` and `2i + 1`.
+/// Copies bit `i` to bits `2i` and `2i + 1`.
 fn doubled(half: u32) -> u64 {
     let mut x = u64::from(half);
     x = (x | x << 16) & 0x0000_ffff_0000_ffff;

@@ -1,8 +1,9 @@
-//! Shuttle model of lease, allocate, free and commit on a volume of three
-//! groups of 256 blocks.
+//! Shuttle model of lease, allocate, free and commit on a volume of three groups of 256 blocks.
 //!
-//! In every schedule no block is handed out twice, none before the release of its former use is
-//! durable, and the disk ends with exactly what is in use.
+//! Checked in every schedule:
+//!
+//! - No block is allocated while it is in use, or before the release of its former use is durable.
+//! - The bitmaps on disk at the end are those of the blocks in use.
 
 use super::{AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, Privilege};
 use nextent_device::BlockDevice;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 static SHADOW: LockClass = LockClass::new("model.shadow", 990);
 
-/// The bytes of a small volume, made once, outside the model.
+/// The bytes of a small volume. Made once, outside the model.
 pub(super) fn image(kilobytes: u64) -> Option<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
@@ -33,8 +34,9 @@ pub(super) struct World {
     pub(super) store: Arc<Store>,
     pub(super) blocks: BlockAlloc,
     pub(super) geo: Arc<Geometry>,
-    /// Transactions in which a block in use was allocated, and a free one allocated and freed.
+    /// For each block in use, the transaction that allocated it.
     used: Mutex<HashMap<u64, Tid>>,
+    /// For each freed block, the transactions that allocated and freed it.
     freed: Mutex<HashMap<u64, (Tid, Tid)>>,
 }
 
@@ -63,7 +65,7 @@ impl World {
         let run = self.blocks.allocate(&h, &request).ok()?;
         for no in run.start.0..run.end().0 {
             let older = self.used.lock().insert(no, h.tid());
-            assert!(older.is_none(), "block {no} handed out twice");
+            assert!(older.is_none(), "block {no} allocated twice");
             let former = self.freed.lock().remove(&no);
             if let Some((allocated, freed)) = former {
                 let fine = allocated == freed || self.store.is_durable(freed);
@@ -83,7 +85,7 @@ impl World {
     }
 }
 
-/// Takes everything in small bites and gives part of it back, twice.
+/// Allocates three runs and frees two of them, twice.
 pub(super) fn work(world: &World) {
     for _ in 0..2 {
         let runs: Vec<BlockRun> = (0..3).filter_map(|_| world.allocate(90)).collect();

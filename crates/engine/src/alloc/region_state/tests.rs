@@ -3,16 +3,18 @@ use proptest::prelude::*;
 
 const LEN: u32 = 200;
 
-/// The rule in its plainest form: every image kept whole, every answer by looking at all.
+/// The naive model: keeps all images, and searches all of them for each query.
 struct Model {
     now: Vec<bool>,
     /// Images of ended transactions that are not durable, oldest first.
     ended: Vec<(u32, Vec<bool>)>,
     durable: Vec<bool>,
-    /// In use at a fast commit of the running transaction.
-    promised: Vec<bool>,
-    /// Freed after one, promised or not: the state does not ask which.
-    lost: Vec<bool>,
+    /// In use at the last fast commit of the running transaction.
+    fast_committed: Vec<bool>,
+    /// Freed after a fast commit, whether it named the cluster or not: the state does not
+    /// distinguish them.
+    freed_after_fast: Vec<bool>,
+    /// The running transaction has a fast commit.
     fast: bool,
     tid: u32,
     changed: bool,
@@ -21,14 +23,15 @@ struct Model {
 impl Model {
     fn new() -> Self {
         let none = vec![false; LEN as usize];
-        let [now, durable, promised, lost] = std::array::from_fn(|_| none.clone());
+        let [now, durable, fast_committed, freed_after_fast] =
+            std::array::from_fn(|_| none.clone());
         let (ended, fast, tid, changed) = (Vec::new(), false, 1, false);
-        Self { now, ended, durable, promised, lost, fast, tid, changed }
+        Self { now, ended, durable, fast_committed, freed_after_fast, fast, tid, changed }
     }
 
-    fn may_hand_out(&self, at: usize) -> bool {
-        let known = self.durable[at] || self.ended.iter().any(|(_, image)| image[at]);
-        !self.now[at] && !known && !self.lost[at]
+    fn is_allocatable(&self, at: usize) -> bool {
+        let held = self.durable[at] || self.ended.iter().any(|(_, image)| image[at]);
+        !self.now[at] && !held && !self.freed_after_fast[at]
     }
 }
 
@@ -40,8 +43,8 @@ enum Op {
     UseWindow(u32),
     Recall,
     Trim(u32),
-    /// A fast commit that names all that is in use.
-    Promise,
+    /// A fast commit that names all clusters in use.
+    FastCommit,
     End,
     Render,
     Durable,
@@ -55,7 +58,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..20u32).prop_map(Op::UseWindow),
         1 => Just(Op::Recall),
         1 => (1..10u32).prop_map(Op::Trim),
-        2 => Just(Op::Promise),
+        2 => Just(Op::FastCommit),
         2 => Just(Op::End),
         2 => Just(Op::Render),
         2 => Just(Op::Durable),
@@ -78,7 +81,7 @@ impl Pair {
     fn allocate(&mut self, at: u32, n: u32) {
         let Some(run) = self.state.find(n, 1, Aim::From(at)) else {
             let window = self.window.map_or(0, |(run, _)| run.1);
-            let left = (0..LEN as usize).filter(|&i| self.model.may_hand_out(i)).count() as u32;
+            let left = (0..LEN as usize).filter(|&i| self.model.is_allocatable(i)).count() as u32;
             assert!(left <= window || self.state.reserved() > 0);
             return;
         };
@@ -86,8 +89,8 @@ impl Pair {
         self.begin();
         self.state.take(run);
         for i in run.0..run.0 + run.1 {
-            assert!(self.model.may_hand_out(i as usize), "cluster {i} is not durable history");
-            assert!(!self.model.promised[i as usize], "cluster {i} was promised");
+            assert!(self.model.is_allocatable(i as usize), "cluster {i} is in an image");
+            assert!(!self.model.fast_committed[i as usize], "a fast commit names cluster {i}");
             self.model.now[i as usize] = true;
         }
     }
@@ -100,7 +103,7 @@ impl Pair {
         if first.is_none() {
             self.model.now[at as usize..end as usize].fill(false);
             if self.model.fast {
-                self.model.lost[at as usize..end as usize].fill(true);
+                self.model.freed_after_fast[at as usize..end as usize].fill(true);
             }
         }
     }
@@ -143,15 +146,15 @@ impl Pair {
             let coming: u32 = self.state.to_release(Tid(tid)).iter().map(|run| run.1).sum();
             assert_eq!(self.state.committed(Tid(tid)), coming);
             self.model.durable = image;
-            self.model.promised.fill(false);
-            self.model.lost.fill(false);
+            self.model.fast_committed.fill(false);
+            self.model.freed_after_fast.fill(false);
         }
     }
 
-    /// There is one only while nothing older is on its way to the disk.
-    fn promise(&mut self) {
+    /// A fast commit is possible only while no older transaction is being committed.
+    fn fast_commit(&mut self) {
         if self.model.ended.is_empty() {
-            self.model.promised = self.model.now.clone();
+            self.model.fast_committed = self.model.now.clone();
             self.model.fast = true;
         }
     }
@@ -182,7 +185,7 @@ impl Pair {
                     self.state.end_trim();
                 }
             }
-            Op::Promise => self.promise(),
+            Op::FastCommit => self.fast_commit(),
             Op::End => self.end(),
             Op::Render => self.render(),
             Op::Durable => self.durable(),
@@ -192,9 +195,10 @@ impl Pair {
     fn compare(&self) {
         self.state.check();
         let window = self.window.map_or(0, |(run, _)| run.1);
-        let may = (0..LEN as usize).filter(|&i| self.model.may_hand_out(i)).count() as u32;
-        assert_eq!(self.state.buddy().free() + window, may);
-        assert_eq!(self.state.held_back(), self.state.free() - may);
+        let allocatable =
+            (0..LEN as usize).filter(|&i| self.model.is_allocatable(i)).count() as u32;
+        assert_eq!(self.state.buddy().free() + window, allocatable);
+        assert_eq!(self.state.held_back(), self.state.free() - allocatable);
     }
 }
 
@@ -202,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_cluster_returns_before_its_release_is_durable(
+    fn no_cluster_is_reused_before_its_release_is_durable(
         ops in proptest::collection::vec(op(), 1..120)
     ) {
         let state = RegionState::new(LEN, vec![0; 4].into());
@@ -216,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn taken_and_freed_in_one_transaction_is_reusable_at_once() {
+fn clusters_allocated_and_freed_in_one_transaction_are_reusable_at_once() {
     let mut state = RegionState::new(64, vec![0].into());
     state.begin(Tid(1));
     state.take((0, 64));
@@ -234,13 +238,13 @@ fn taken_and_freed_in_one_transaction_is_reusable_at_once() {
 }
 
 #[test]
-fn what_a_fast_commit_may_name_is_held_back_and_then_discarded() {
+fn clusters_freed_after_a_fast_commit_are_held_back_until_the_commit() {
     let mut state = RegionState::new(64, vec![0].into());
     state.begin(Tid(1));
     state.take((0, 32));
     state.free_run((10, 4), true).unwrap();
     assert_eq!((state.held_back(), state.find(4, 4, Aim::At(10))), (4, None));
-    assert_eq!(state.start_trim(0, 64, 1), Some((32, 32)), "trim passes them by");
+    assert_eq!(state.start_trim(0, 64, 1), Some((32, 32)), "trim skips them");
     state.end_trim();
     state.recall_windows();
     state.check();
@@ -251,7 +255,7 @@ fn what_a_fast_commit_may_name_is_held_back_and_then_discarded() {
 }
 
 #[test]
-fn freeing_a_free_cluster_names_it_and_changes_nothing() {
+fn freeing_a_free_cluster_returns_it_and_changes_nothing() {
     let mut state = RegionState::new(64, vec![0xff].into());
     state.begin(Tid(1));
     assert_eq!(state.free_run((4, 10), false), Err(8));
@@ -259,7 +263,7 @@ fn freeing_a_free_cluster_names_it_and_changes_nothing() {
 }
 
 #[test]
-fn what_was_handed_out_last_and_freed_is_handed_out_again() {
+fn the_last_allocation_is_reused_first_after_its_free() {
     let mut state = RegionState::new(LEN, vec![0; 4].into());
     state.begin(Tid(1));
     for _ in 0..3 {
@@ -268,7 +272,7 @@ fn what_was_handed_out_last_and_freed_is_handed_out_again() {
         let second = state.find(10, 10, Aim::Anywhere).unwrap();
         assert_eq!(second.0, first.0 + 30);
         state.take(second);
-        // In the order of the file, and what was freed first does not keep the second there.
+        // The cursor moves back over both, in whichever order the file's clusters are freed.
         state.free_run(second, false).unwrap();
         state.free_run(first, false).unwrap();
         assert_eq!((first.0, second.0), (0, 30));

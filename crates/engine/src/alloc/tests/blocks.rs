@@ -1,8 +1,8 @@
-//! One thread over every layout.
+//! Allocation and freeing by one thread, on volumes of many layouts.
 
 use super::*;
 
-/// Layouts that differ in what the allocator has to know.
+/// Arguments of mke2fs and sizes in MiB. The layouts differ in features that the allocator handles.
 const LAYOUTS: &[(&str, u64)] = &[
     ("-t ext4", 64),
     ("-t ext4 -O orphan_file,metadata_csum_seed", 300),
@@ -55,7 +55,7 @@ fn every_layout(variant: &Variant) {
 }
 
 #[test]
-fn every_last_block_is_handed_out_by_privilege() {
+fn all_blocks_are_allocatable_by_privilege() {
     variants().iter().for_each(last_blocks);
 }
 
@@ -91,7 +91,7 @@ fn last_blocks(variant: &Variant) {
 }
 
 #[test]
-fn freed_blocks_come_back_after_a_commit() {
+fn freed_blocks_are_allocatable_after_a_commit() {
     let Some(image) = Image::make("-t ext4 -m 0", 16) else { return };
     let open = image.open();
     let mut runs = Vec::new();
@@ -104,18 +104,22 @@ fn freed_blocks_come_back_after_a_commit() {
     open.free(run);
     assert!(matches!(take(run.len, run.len), Err(Error::NoSpace)));
     assert!(open.blocks.has_pending());
-    assert_eq!(open.blocks.available(Privilege::Reserved), u64::from(run.len), "claims went back");
+    assert_eq!(
+        open.blocks.available(Privilege::Reserved),
+        u64::from(run.len),
+        "claims were returned"
+    );
     open.store.sync_all().unwrap();
     assert!(!open.blocks.has_pending());
     assert_eq!(take(run.len, run.len).unwrap(), run);
-    // Not yet durable: reusable at once.
+    // The allocation is not durable yet, so the blocks are reusable at once.
     open.free(run);
     assert_eq!(take(run.len, run.len).unwrap(), run);
     open.finish();
 }
 
 #[test]
-fn goals_are_met_where_nobody_else_allocates() {
+fn allocations_start_at_the_goal_in_regions_of_no_other_slot() {
     let Some(image) = Image::make("-t ext4", 300) else { return };
     let open = image.open();
     let first = open.allocate(10, 10, None).unwrap();
@@ -123,12 +127,12 @@ fn goals_are_met_where_nobody_else_allocates() {
     let far = BlockNo(open.geo.group_first_block(nextent_ondisk::GroupNo(2)).0 + 9000);
     assert_eq!(open.allocate(100, 1, Some(far)).unwrap().start, far);
     let taken = open.allocate(20, 20, Some(far)).unwrap();
-    assert_eq!(taken.start.0, far.0 + 100, "next to a goal that is taken");
+    assert_eq!(taken.start.0, far.0 + 100, "after a goal that is in use");
     open.finish();
 }
 
 #[test]
-fn the_volumes_own_blocks_and_free_blocks_cannot_be_freed() {
+fn system_zone_and_free_blocks_cannot_be_freed() {
     variants().iter().for_each(wrong_frees);
 }
 
@@ -156,14 +160,14 @@ fn wrong_frees(variant: &Variant) {
     let named = format!("block {}", run.end());
     let text = error.unwrap_err().to_string();
     assert!(text.contains(&named), "{text}");
-    assert_eq!(open.blocks.free_blocks(), before, "nothing is counted");
+    assert_eq!(open.blocks.free_blocks(), before, "the count is unchanged");
     assert_eq!(open.blocks.damage().len(), 1, "the group is excluded");
     let elsewhere = open.allocate(10, 1, Some(run.start)).unwrap();
     assert_ne!(open.geo.group_of(elsewhere.start), open.geo.group_of(run.start));
 }
 
 #[test]
-fn files_that_grow_in_turns_stay_in_few_pieces() {
+fn files_that_grow_in_turns_have_few_extents() {
     let Some(image) = Image::make("-t ext4", 300) else { return };
     let open = image.open();
     let mut files: Vec<(Window, Vec<BlockRun>)> = (0..10).map(|_| Default::default()).collect();
@@ -180,7 +184,7 @@ fn files_that_grow_in_turns_stay_in_few_pieces() {
         }
     }
     let pieces: usize = files.iter().map(|(_, runs)| runs.len()).sum();
-    assert!(pieces <= 10 * 9, "{pieces} pieces of 10 files");
+    assert!(pieces <= 10 * 9, "{pieces} extents of 10 files");
     for (window, runs) in &mut files {
         open.blocks.release(window);
         runs.iter().for_each(|&run| open.free(run));
@@ -214,7 +218,7 @@ fn windows_are_voided_when_space_runs_out() {
 }
 
 #[test]
-fn replay_marks_blocks_once() {
+fn mark_used_counts_only_free_blocks() {
     variants().iter().for_each(marks);
 }
 

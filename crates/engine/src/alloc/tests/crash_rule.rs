@@ -1,5 +1,5 @@
-//! A block freed in a transaction is not handed out before that is durable,
-//! unless the same transaction had allocated it.
+//! The crash rule: a freed block is not allocated before its release is durable, unless the same
+//! transaction had allocated it.
 
 use super::*;
 use nextent_ondisk::Tid;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 static HISTORY: LockClass = LockClass::new("test.history", 990);
 
-/// When a block was last allocated and last freed.
+/// The transactions that last allocated and last freed a block.
 #[derive(Clone, Copy, Default)]
 struct Block {
     allocated: Option<Tid>,
@@ -22,8 +22,9 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// Whether `tid` is durable. The store says so a moment after it told the regions; a commit
-    /// that had still to come would wait for the caller's handle and never finish here.
+    /// Whether `tid` is durable. The store reports that a moment after it calls
+    /// `Dirty::committed`, so this waits. A commit that has not started cannot complete meanwhile:
+    /// it waits for the caller's handle.
     fn is_durable(&self, tid: Tid) -> bool {
         let start = Instant::now();
         while !self.open.store.is_durable(tid) {
@@ -45,7 +46,7 @@ impl Rule<'_> {
             let block = &mut history[no as usize];
             if let (Some(allocated), Some(freed)) = (block.allocated, block.freed) {
                 let fine = allocated == freed || self.is_durable(freed);
-                assert!(fine, "block {no}, freed in {freed}");
+                assert!(fine, "block {no} reused before {freed} is durable");
             }
             *block = Block { allocated: Some(h.tid()), freed: None };
         }
@@ -81,12 +82,12 @@ impl Rule<'_> {
 }
 
 #[test]
-fn no_block_returns_before_its_release_is_durable() {
+fn no_block_is_reused_before_its_release_is_durable() {
     all_variants().iter().for_each(no_early_return);
 }
 
 fn no_early_return(variant: &Variant) {
-    // Small enough that blocks come round often.
+    // Small, so that blocks are reused often.
     let Some(image) = Image::make("-t ext4 -b 1024 -m 0 -N 64", 8) else { return };
     let open = image.open_as(variant);
     let history = Mutex::new(&HISTORY, vec![Block::default(); open.geo.blocks_count as usize]);

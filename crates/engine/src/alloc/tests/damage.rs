@@ -1,10 +1,10 @@
-//! Bitmaps and descriptors that contradict themselves.
+//! Damaged bitmaps and descriptors, and impossible requests.
 
 use super::*;
 use nextent_device::BlockDevice;
 use nextent_ondisk::GroupNo;
 
-/// Damages a byte of the image and opens it.
+/// Changes one byte of the image and opens it.
 fn damaged(image: &Image, offset: u64, variant: &Variant) -> Open {
     let device = image.device();
     let mut byte = [0];
@@ -37,7 +37,7 @@ fn damaged_bitmap(variant: &Variant) {
 }
 
 #[test]
-fn a_bitmap_without_checksum_is_held_against_its_descriptor() {
+fn a_bitmap_without_checksum_is_compared_with_its_descriptor() {
     let Some(image) = Image::make("-t ext2 -b 1024", 20) else { return };
     let open = image.open();
     let bitmap = open.block_bitmap(GroupNo(0));

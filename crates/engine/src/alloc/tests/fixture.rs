@@ -1,4 +1,4 @@
-//! Images, shadow maps and variants for the tests beside.
+//! Images, shadow maps and variants for the allocator tests.
 
 use super::{
     AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, InodeAlloc, Privilege, Result,
@@ -12,16 +12,16 @@ use nextent_testkit::{Skip, e2fs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An allocator that tests are run for.
+/// An allocator under test.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variant {
     pub(super) choice: AllocatorChoice,
-    /// Its check of the reserve lets pass as many threads as check at once.
+    /// Threads that check the reserve at the same time may exceed it, by one block each.
     pub(super) overdraws: bool,
 }
 
 impl Variant {
-    /// The engine's own.
+    /// The product's allocator.
     pub(super) fn engine() -> Self {
         Self::default()
     }
@@ -30,13 +30,13 @@ impl Variant {
 /// Credits of every handle in these tests.
 pub(super) const CREDITS: u32 = 64;
 
-/// An image on disk.
+/// An image in a temporary directory.
 pub(super) struct Image {
     _dir: tempfile::TempDir,
     pub(super) path: PathBuf,
 }
 
-/// An image that is open.
+/// An open image.
 pub(super) struct Open {
     pub(super) device: Arc<MemoryDevice>,
     pub(super) store: Arc<Store>,
@@ -47,7 +47,7 @@ pub(super) struct Open {
 }
 
 impl Image {
-    /// An image of mke2fs, or nothing where that is not installed.
+    /// An image made by mke2fs; none if mke2fs is not installed.
     pub(super) fn make(args: &str, mib: u64) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
@@ -65,7 +65,7 @@ impl Image {
         Arc::new(MemoryDevice::load(&self.path).unwrap())
     }
 
-    /// The image in memory, so that commits cost no wait for a disk.
+    /// Loads the image into memory and opens it, so that commits do not wait for a disk.
     pub(super) fn open(&self) -> Open {
         self.open_as(&Variant::engine())
     }
@@ -98,7 +98,7 @@ impl Open {
         Self { device, store, blocks, inodes, geo, sb }
     }
 
-    /// Where a group's block bitmap lies, by its descriptor on the disk.
+    /// The block of a group's block bitmap, by the descriptor on the device.
     pub(super) fn block_bitmap(&self, group: GroupNo) -> BlockNo {
         let (block, at) = self.geo.desc_location(group);
         let mut bytes = vec![0; usize::from(self.geo.desc_size)];
@@ -131,7 +131,8 @@ impl Open {
         self.blocks.free(&self.start(), run.start, run.len, BlockKind::Data).unwrap();
     }
 
-    /// The free counts on disk after everything was committed, from superblock and descriptors.
+    /// Commits, and returns the counts of free blocks and inodes on the device. Superblock and
+    /// descriptors must agree.
     pub(super) fn counts_on_disk(&self) -> (u64, u64) {
         self.store.sync_all().unwrap();
         self.store.freeze().unwrap();
@@ -156,14 +157,14 @@ impl Open {
         (free, inodes)
     }
 
-    /// Closes the image and has e2fsck look at it.
+    /// Closes the image and runs e2fsck on it.
     pub(super) fn close(self, image: &Image) {
         self.finish();
         self.device.save(&image.path).unwrap();
         image.assert_clean();
     }
 
-    /// Closes the image with blocks in use that nothing points to.
+    /// Closes the image without e2fsck, which would report blocks in use that no file maps.
     pub(super) fn finish(&self) {
         self.store.close().unwrap();
         assert_eq!(self.store.credit_overruns(), 0);
@@ -171,7 +172,7 @@ impl Open {
     }
 }
 
-/// Which blocks are in use according to the tests.
+/// The blocks that the test has allocated.
 pub(super) struct Shadow(Vec<bool>);
 
 impl Shadow {
@@ -181,7 +182,10 @@ impl Shadow {
 
     pub(super) fn take(&mut self, run: BlockRun) {
         for no in run.start.0..run.end().0 {
-            assert!(!std::mem::replace(&mut self.0[no as usize], true), "block {no} given twice");
+            assert!(
+                !std::mem::replace(&mut self.0[no as usize], true),
+                "block {no} allocated twice"
+            );
         }
     }
 
@@ -192,7 +196,7 @@ impl Shadow {
     }
 }
 
-/// Runs `work` while another thread commits without pause; ends even if `work` panics.
+/// Runs `work` while another thread commits without pause. Ends also if `work` panics.
 pub(super) fn with_commits(open: &Open, work: impl FnOnce()) {
     struct Done<'a>(&'a AtomicBool);
     impl Drop for Done<'_> {

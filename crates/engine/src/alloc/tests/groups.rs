@@ -1,10 +1,10 @@
-//! Groups leave memory when nobody uses them, and not before.
+//! Idle groups are dropped from memory; groups in use are not.
 
 use super::*;
 use nextent_ondisk::GroupNo;
 
 const EIGHT_GROUPS: &str = "-t ext4 -b 1024 -g 8192 -O ^has_journal";
-/// In a group that no test leases.
+/// A group that no test leases.
 const FAR: GroupNo = GroupNo(6);
 
 fn open(image: &Image) -> (Open, BlockRun) {
@@ -14,7 +14,7 @@ fn open(image: &Image) -> (Open, BlockRun) {
     (open, BlockRun { start, len: 10 })
 }
 
-/// Puts blocks in use, as a replay does: without a lease.
+/// Marks blocks as in use without a lease, as replay does.
 fn mark(open: &Open, run: BlockRun) {
     assert_eq!(open.blocks.mark_used(&open.start(), run.start, run.len).unwrap(), run.len);
 }
@@ -29,18 +29,18 @@ fn a_group_stays_while_it_is_in_use() {
         groups.is_present(group)
     };
     assert!(open.blocks.is_free(run.start, run.len).unwrap());
-    assert!(groups.is_present(FAR) && !is_there(FAR), "nobody uses it");
+    assert!(groups.is_present(FAR) && !is_there(FAR), "it is idle");
 
     mark(&open, run);
     assert!(is_there(FAR), "the running transaction changed it");
     open.store.sync_all().unwrap();
-    assert!(!is_there(FAR), "that is durable");
+    assert!(!is_there(FAR), "the transaction is durable");
     assert!(!open.blocks.is_free(run.start, run.len).unwrap());
 
     open.free(run);
-    assert!(is_there(FAR), "blocks wait for a commit");
+    assert!(is_there(FAR), "freed blocks are held back");
     open.store.sync_all().unwrap();
-    assert!(!is_there(FAR), "they are released");
+    assert!(!is_there(FAR), "the blocks are released");
 
     let goal = open.geo.group_first_block(GroupNo(3));
     let mut window = Window::new();
@@ -61,7 +61,7 @@ fn a_group_stays_while_it_is_in_use() {
 }
 
 #[test]
-fn what_was_read_before_a_change_does_not_come_back() {
+fn a_group_read_before_a_drop_is_not_installed_after_it() {
     let Some(image) = Image::make(EIGHT_GROUPS, 64) else { return };
     let (open, run) = open(&image);
     let change = || {

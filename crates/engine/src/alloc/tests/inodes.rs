@@ -1,4 +1,4 @@
-//! Inode numbers.
+//! Allocation and freeing of inode numbers.
 
 use super::*;
 use nextent_ondisk::{GroupNo, numbers};
@@ -12,7 +12,7 @@ fn make(open: &Open, parent: InodeNo, kind: InodeKind, hash: u32) -> Result<Inod
 }
 
 #[test]
-fn threads_take_every_number_once_and_give_all_back() {
+fn concurrent_threads_allocate_each_number_once() {
     for (args, mib) in [
         ("-t ext4 -N 4000", 64),
         ("-t ext4 -b 1024 -O ^flex_bg -N 3000", 40),
@@ -79,7 +79,7 @@ fn a_table_with_old_bytes_is_zeroed_before_use() {
 }
 
 #[test]
-fn freeing_is_checked() {
+fn reserved_and_free_numbers_cannot_be_freed() {
     let Some(image) = Image::make("-t ext4", 64) else { return };
     let open = image.open();
     let ino = make(&open, numbers::ROOT_INO, InodeKind::File, 0).unwrap();
@@ -95,7 +95,7 @@ fn freeing_is_checked() {
 }
 
 #[test]
-fn files_stay_near_their_directory_and_top_directories_spread() {
+fn files_stay_near_their_directory_and_root_directories_spread() {
     let Some(image) = Image::make("-t ext4 -G 2", 1000) else { return };
     let open = image.open();
     let mut flexes = HashSet::new();
@@ -118,7 +118,7 @@ fn files_stay_near_their_directory_and_top_directories_spread() {
 }
 
 #[test]
-fn threads_in_one_directory_use_blocks_of_the_table_of_their_own() {
+fn threads_in_one_directory_use_different_blocks_of_the_table() {
     let Some(image) = Image::make("-t ext4", 300) else { return };
     let open = image.open();
     let ready = AtomicUsize::new(0);
@@ -126,7 +126,8 @@ fn threads_in_one_directory_use_blocks_of_the_table_of_their_own() {
         let work = |_| {
             let (open, ready) = (&open, &ready);
             scope.spawn(move || {
-                // A thread that has ended leaves its slot, leases and all, to the next one.
+                // All threads take a slot before one ends: an ended thread passes its slot, with
+                // the leases, to the next thread.
                 nextent_sync::current_slot();
                 ready.fetch_add(1, Ordering::SeqCst);
                 while ready.load(Ordering::SeqCst) < 4 {

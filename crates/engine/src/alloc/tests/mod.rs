@@ -1,7 +1,7 @@
-//! The allocator over images of mke2fs, judged by e2fsck and by shadow maps.
+//! Tests of the allocator on images of mke2fs, checked by e2fsck and by shadow maps.
 //!
-//! Tests that take a `Variant` hold for every allocator. `lab/historical/tests` runs them for each
-//! of its own.
+//! Tests that take a `Variant` are valid for every allocator. `lab/historical/tests` runs them for
+//! the historical designs.
 
 mod blocks;
 mod crash_rule;
@@ -21,12 +21,12 @@ use super::{
 use fixture::{CREDITS, Image, Open, Shadow, Variant, with_commits};
 use nextent_ondisk::{BlockNo, InodeNo};
 
-/// The allocators that the tests are run for.
+/// The allocators under test.
 fn variants() -> Vec<Variant> {
     vec![Variant::engine()]
 }
 
-/// The same, with each way to search of those that have several.
+/// The allocators under test, each with all its search strategies.
 fn all_variants() -> Vec<Variant> {
     vec![Variant::engine()]
 }

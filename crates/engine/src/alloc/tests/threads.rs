@@ -1,4 +1,4 @@
-//! Many threads at once.
+//! Allocation and freeing by many threads.
 
 use super::*;
 use nextent_sync::thread;
@@ -7,7 +7,7 @@ use nextent_testkit::Rng;
 const THREADS: u64 = 16;
 
 #[test]
-fn sixteen_threads_hand_out_exactly_what_is_free() {
+fn sixteen_threads_allocate_exactly_the_available_blocks() {
     all_variants().iter().for_each(sixteen_threads);
 }
 
@@ -36,7 +36,7 @@ fn sixteen_threads(variant: &Variant) {
     }
 }
 
-/// Allocates until nothing is left, freeing now and then; what it holds at the end.
+/// Allocates until no block is available, with a few frees. Returns the runs allocated at the end.
 fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
     let mut rng = Rng::new(seed + 1);
     let mut held: Vec<BlockRun> = Vec::new();
@@ -45,8 +45,8 @@ fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
         let want = 1 + rng.below(40) as u32;
         match open.allocate(want, 1, held.last().map(BlockRun::end)) {
             Ok(run) => held.push(run),
-            // What somebody freed may be waiting for a commit, or another thread may be about
-            // to give back what it claimed too much.
+            // Freed blocks may wait for a commit, or another thread may be about to return the rest
+            // of its claim.
             Err(_) if open.blocks.available(Privilege::User) > 0 => open.store.sync_all().unwrap(),
             Err(_) => return held,
         }
@@ -59,7 +59,7 @@ fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
 }
 
 #[test]
-fn mixed_work_with_commits_in_between_leaves_nothing_behind() {
+fn mixed_work_with_commits_leaves_the_counts_unchanged() {
     all_variants().iter().for_each(mixed_work);
 }
 
@@ -83,7 +83,7 @@ fn mixed_work(variant: &Variant) {
     }
 }
 
-/// Files that come, grow and go.
+/// Creates, extends and removes files.
 fn mixed(open: &Open, seed: u64) {
     let mut rng = Rng::new(seed + 100);
     let mut files: Vec<(InodeNo, InodeKind, Window, Vec<BlockRun>)> = Vec::new();

@@ -1,11 +1,11 @@
-//! Trimming and counting free runs.
+//! Trim, and discard at commits.
 
 use super::*;
 use nextent_device::BlockDevice;
 use nextent_sync::thread;
 
 #[test]
-fn trim_discards_what_is_free_and_nothing_else() {
+fn trim_discards_only_free_blocks() {
     variants().iter().for_each(trim_what_is_free);
 }
 
@@ -44,11 +44,11 @@ fn trim_what_is_free(variant: &Variant) {
 }
 
 #[test]
-fn trim_runs_beside_work() {
-    variants().iter().for_each(trim_beside_work);
+fn trim_runs_concurrently_with_allocations() {
+    variants().iter().for_each(concurrent_trim);
 }
 
-fn trim_beside_work(variant: &Variant) {
+fn concurrent_trim(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
     let open = image.open_as(variant);
     let before = open.counts_on_disk();
@@ -82,7 +82,7 @@ fn trim_beside_work(variant: &Variant) {
 }
 
 #[test]
-fn discard_at_commit_spares_what_is_taken_again() {
+fn freed_blocks_are_discarded_when_the_commit_is_durable() {
     variants().iter().for_each(discard_at_commit);
 }
 

@@ -1,35 +1,34 @@
-//! What verbs need besides the root.
+//! The context of operations on a map.
 
 use super::{BlockKind, BlockRequest, MapRoot, Privilege, Space};
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, InodeNo, Structure, extent};
 use nextent_store::{Handle, Seal, Store};
 
-/// The surroundings of one file's map.
+/// The context of operations on one file's map.
 #[derive(Clone, Copy)]
 pub(crate) struct MapCx<'a> {
-    /// Where nodes are read and changed.
+    /// Reads and changes nodes.
     pub(crate) store: &'a Store,
-    /// Where nodes are allocated and everything is freed.
+    /// Allocates nodes, and frees nodes and data.
     pub(crate) space: &'a dyn Space,
     /// The file.
     pub(crate) ino: InodeNo,
     /// The inode's checksum seed, if the volume has metadata checksums.
     pub(crate) csum_seed: Option<u32>,
-    /// The volume's numbers.
+    /// The geometry of the volume.
     pub(crate) geometry: &'a Geometry,
-    /// What the mapped blocks hold: the journal forgets those that it logged when they are
-    /// freed.
+    /// The kind of the mapped blocks. The journal forgets freed blocks of metadata.
     pub(crate) contents: BlockKind,
-    /// Whether entries that lead to the volume's own blocks are errors: not in the journal's map
-    /// and its like, which are there for that.
+    /// Whether entries that map the system zone are errors. False for maps of system files, such
+    /// as the journal's.
     pub(crate) refuse_system_blocks: bool,
-    /// How deep into the reserves nodes may go.
+    /// The reserves from which nodes may be allocated.
     pub(crate) privilege: Privilege,
 }
 
 impl MapCx<'_> {
-    /// How the commit fills in the checksum of a node of the extent tree.
+    /// The seal with which the commit fills in the checksum of an extent node.
     pub(super) fn extent_seal(&self) -> Seal {
         match self.csum_seed {
             Some(seed) => Seal { f: extent::seal, seed },
@@ -37,14 +36,14 @@ impl MapCx<'_> {
         }
     }
 
-    /// Where the first node of a map should lie: in the inode's group. Later ones follow their
-    /// sibling.
+    /// The goal for the first node of a map: the inode's group. The goal of other nodes is after
+    /// their sibling.
     pub(crate) fn node_goal(&self) -> Option<BlockNo> {
         let (group, _) = self.geometry.inode_group(self.ino).ok()?;
         Some(self.geometry.group_first_block(group))
     }
 
-    /// A block for a node, after the node `near` if there is one.
+    /// Allocates a block for a node, if possible right after the node `near`.
     pub(super) fn allocate_node(
         &self,
         h: &Handle<'_>,
@@ -67,13 +66,14 @@ impl MapCx<'_> {
         Ok(run.start)
     }
 
-    /// Gives the block of a node that nothing points to any more back.
+    /// Frees the block of a node that is no longer in the tree.
     pub(super) fn free_node(&self, h: &Handle<'_>, root: &mut MapRoot, no: BlockNo) -> Result<()> {
         root.add_change(-1);
         self.space.free(h, no, 1, BlockKind::Metadata)
     }
 
-    /// The error that `name` has the value `value` in the node `no` (the root if none).
+    /// The error for a field `name` with the wrong value `value` in the node `no`; none is the
+    /// root.
     pub(super) fn corrupt(
         &self,
         what: Structure,
@@ -84,7 +84,7 @@ impl MapCx<'_> {
         self.place(Corrupt::field(what, name, value), no).into()
     }
 
-    /// `corrupt` with its place.
+    /// `corrupt` with its inode and block.
     pub(super) fn place(&self, corrupt: Corrupt, no: Option<BlockNo>) -> Corrupt {
         let corrupt = corrupt.at_inode(self.ino);
         match no {

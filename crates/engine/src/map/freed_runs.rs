@@ -1,4 +1,4 @@
-//! Runs of blocks to be freed after they were unmapped, and what freeing costs.
+//! Runs of blocks to free after they are unmapped, and the credits for freeing them.
 
 use super::{BlockKind, MapCx};
 use crate::error::Result;
@@ -6,33 +6,33 @@ use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo};
 use nextent_store::{Handle, REVOKES_PER_CREDIT as PER_REVOKE};
 
-/// Runs freed in one step; bounds the credits and the stack that a step takes.
-const MOST: usize = 48;
+/// Most runs freed in one step. Bounds the credits and the stack space of a step.
+const MAX_RUNS: usize = 48;
 
-/// Credits that one group costs: its bitmap and its descriptor's block.
+/// Credits for one group: its bitmap and the block of its descriptor.
 pub(super) const GROUP_CREDITS: u32 = 2;
 
-/// The credits wanted for the runs of one step if the transaction has them.
+/// Credits for the runs of one step, if the transaction has so many.
 pub(super) const STEP_CREDITS: u32 = 32;
 
-/// Runs collected from the right to the left, within a budget of credits.
+/// Runs collected from the end of the file to its start, within a budget of credits.
 pub(super) struct FreedRuns<'a> {
-    items: [(u64, u32); MOST],
+    items: [(u64, u32); MAX_RUNS],
     len: usize,
     budget: u32,
     blocks: u32,
-    /// The journal revokes the freed blocks, since it logged their contents.
+    /// The freed blocks are metadata, so the journal writes revoke records for them.
     revokes: bool,
     geometry: &'a Geometry,
 }
 
 impl<'a> FreedRuns<'a> {
-    /// An empty list whose freeing will fit into what `h` has beyond `fixed` credits.
+    /// An empty list. Its budget is the credits that `h` has, or can get, beyond `fixed`.
     pub(super) fn new(h: &Handle<'_>, cx: &MapCx<'a>, fixed: u32) -> Result<Self> {
         let want = fixed + STEP_CREDITS;
         let budget = if h.ensure(want)? { want } else { h.credits_left() };
         Ok(Self {
-            items: [(0, 0); MOST],
+            items: [(0, 0); MAX_RUNS],
             len: 0,
             budget: budget.saturating_sub(fixed),
             blocks: 0,
@@ -41,8 +41,8 @@ impl<'a> FreedRuns<'a> {
         })
     }
 
-    /// Adds the end of a run, as many blocks as the budget pays for; returns how many. A run over
-    /// many groups, or with many blocks to revoke, takes several handles.
+    /// Adds as many blocks at the end of a run as the budget allows, and returns how many. A run
+    /// over many groups, or with many blocks to revoke, needs several handles.
     pub(super) fn take(&mut self, start: BlockNo, len: u32) -> u32 {
         let (mut start, end, mut len) = (start.get(), start.get() + u64::from(len), len);
         let mut cost = self.cost(start, end);
@@ -56,7 +56,7 @@ impl<'a> FreedRuns<'a> {
         }
         match self.len.checked_sub(1).map(|i| self.items[i]) {
             Some((s, l)) if end == s => self.items[self.len - 1] = (start, l + len),
-            _ if self.len == MOST => return 0,
+            _ if self.len == MAX_RUNS => return 0,
             _ => {
                 self.items[self.len] = (start, len);
                 self.len += 1;
@@ -67,7 +67,7 @@ impl<'a> FreedRuns<'a> {
         len
     }
 
-    /// How many blocks at the end of a run the budget pays for.
+    /// How many blocks at the end of a run the budget allows.
     fn affordable(&self, start: u64, end: u64) -> u32 {
         let mut first = start;
         while first < end && self.cost(first, end) > self.budget {
@@ -76,7 +76,7 @@ impl<'a> FreedRuns<'a> {
                 first = next;
                 continue;
             }
-            // One group is left: only its revoke records can be too many.
+            // One group is left, so only its revoke records can exceed the budget.
             let paid = (self.blocks.div_ceil(PER_REVOKE) + self.budget)
                 .saturating_sub(self.groups_cost(first, end));
             let most = u64::from((paid * PER_REVOKE).saturating_sub(self.blocks));
@@ -84,7 +84,7 @@ impl<'a> FreedRuns<'a> {
             first = first.max(least);
             break;
         }
-        // A run has 32 bits, and so has each part.
+        // A run's length has 32 bits, and so has that of each part.
         must_fit(end - first)
     }
 
@@ -97,7 +97,7 @@ impl<'a> FreedRuns<'a> {
         must_fit::<u32, _>(more).saturating_add(self.groups_cost(start, end))
     }
 
-    /// Of these, for bitmaps and descriptors.
+    /// Credits for the bitmaps and descriptors of one more run.
     fn groups_cost(&self, start: u64, end: u64) -> u32 {
         let (first, last) = (self.group(start), self.group(end - 1));
         let before = self.len.checked_sub(1).map(|i| self.items[i]);
@@ -108,7 +108,7 @@ impl<'a> FreedRuns<'a> {
     fn group(&self, block: u64) -> u32 {
         let group = block.saturating_sub(self.geometry.first_data_block.get())
             / u64::from(self.geometry.blocks_per_group);
-        // Blocks were checked to lie on the volume, whose groups have 32 bits.
+        // The blocks were checked to lie on the volume, whose group numbers have 32 bits.
         must_fit(group)
     }
 
@@ -121,7 +121,7 @@ impl<'a> FreedRuns<'a> {
         self.blocks.into()
     }
 
-    /// Frees them all; the first error is returned after all were tried.
+    /// Frees all runs, also after an error. Returns the first error.
     pub(super) fn free(self, cx: &MapCx<'_>, h: &Handle<'_>) -> Result<()> {
         let mut result = Ok(());
         for &(start, len) in &self.items[..self.len] {

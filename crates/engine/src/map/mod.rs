@@ -1,34 +1,39 @@
-//! From a file's blocks to the volume's: extent trees and indirect block maps.
+//! Maps from file blocks to volume blocks: extent trees and indirect block maps.
 //!
-//! One verb per job, for both kinds of map: [`lookup`], [`lookup_near`], [`insert`], [`convert`],
-//! [`convert_runs`], [`mark_unwritten`], [`remove`], [`shift_left`], [`shift_right`], and the walks
-//! [`next_extent`], [`next_data`], [`next_hole`], [`extents`], [`count_nodes`].
+//! The operations work on both kinds of map.
 //!
-//! # Who holds what
+//! | operations | effect |
+//! |---|---|
+//! | [`lookup`], [`lookup_near`] | return the mapping of a block |
+//! | [`next_extent`], [`next_data`], [`next_hole`], [`extents`], [`count_nodes`] | walk the map |
+//! | [`insert`], [`remove`] | map a hole; unmap and free blocks |
+//! | [`convert`], [`convert_runs`], [`mark_unwritten`] | change the state of extents |
+//! | [`shift_left`], [`shift_right`] | move extents along the file |
 //!
-//! The root of a map is 60 bytes of the inode, here a [`MapRoot`]. Whoever calls
-//! a verb holds the lock that guards the root (rank 300, the extent map lock),
-//! shared for the verbs that take `&MapRoot`, exclusive for those that take
-//! `&mut MapRoot`; that lock also guards every node below the root. This module
-//! takes no lock of its own. After each changing verb, failed or not, the caller
-//! adds [`MapRoot::take_change`] to the inode's block count and marks the inode
-//! dirty in the handle's transaction.
+//! # Locking
 //!
-//! # What stays true
+//! The root of a map is 60 bytes of the inode, in memory a [`MapRoot`]. The caller of an operation
+//! holds `inode.map` (rank 300) of the inode: shared for operations on `&MapRoot`, exclusive for
+//! those on `&mut MapRoot`. The lock also guards all nodes below the root. This module takes no
+//! lock.
 //!
-//! - At every point where a verb returns, also with an error, the tree on disk
-//!   is whole: a handle may be stopped or restarted there. A changing verb
-//!   that ran out of credits says how far it came ([`Progress`]).
-//! - An index entry's key is the first key of its child; keys rise; the last
-//!   extent below a key ends before the next key. No node but the root is empty.
-//! - A mapping is dropped from the tree before its blocks are freed, so that a
-//!   failure in between leaks blocks and never shares them.
-//! - Nodes read from disk are checked: magic, depth falling by one per level,
-//!   counts, order, bounds given by the parent, block numbers inside the volume
-//!   and not the volume's own (`owned`), checksum. What breaks a rule is an error
-//!   that names inode and block.
+//! After each operation that may change the map, also after an error, the caller adds
+//! [`MapRoot::take_change`] to the inode's block count, and marks the inode dirty in the handle's
+//! transaction.
+//!
+//! # Invariants
+//!
+//! - Whenever an operation returns, also with an error, the tree is consistent, and the caller may
+//!   stop or restart the handle. An operation that runs out of credits returns its [`Progress`].
+//! - The key of an index entry is the first key of its child. Keys rise. The last extent under an
+//!   entry ends before the next entry's key. No node except the root is empty.
+//! - A mapping is removed from the tree before its blocks are freed. A failure in between leaks
+//!   blocks, but never shares them.
+//! - Nodes read from disk are checked: magic number, depth, counts, order of keys, bounds of the
+//!   parent, block numbers (in the volume, outside the system zone), and checksum. A violation is
+//!   an error that names inode and block.
 
-/// Calls a verb of the kind of map that `$root` is.
+/// Calls the function `$verb` for the kind of map that `$root` is.
 macro_rules! by_kind {
     ($root:expr, $verb:ident($($argument:expr),*)) => {
         match $root.kind() {
@@ -71,20 +76,19 @@ use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use std::ops::Range;
 
-/// The block after the last one that a file can have.
+/// The block after the last possible block of a file.
 pub(crate) const END_OF_BLOCKS: FileBlock = FileBlock(u32::MAX);
 
-/// What block `at` of the file is mapped to, and for how many blocks (at most
-/// `max`) that goes on. A hole's length reaches up to the next extent.
+/// The mapping of file block `at`, for at most `max` blocks. A hole ends at the next extent.
 ///
 /// # Errors
-/// A node that cannot be read or breaks a rule of the format.
+/// A node that cannot be read or is corrupt.
 pub(crate) fn lookup(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock, max: u32) -> Result<Mapping> {
     by_kind!(root, lookup(cx, root, at.get(), max))
 }
 
-/// As [`lookup`], and in `near`, in order, extents around `at` that took no further way: the one
-/// that covers it, if one does, and some before and after.
+/// Like [`lookup`]. Also adds extents of the same leaf to `near`, in order: the one that covers
+/// `at`, if any, and some before and after it.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -98,27 +102,29 @@ pub(crate) fn lookup_near(
     by_kind!(root, lookup_near(cx, root, at.get(), max, near))
 }
 
-/// The end of what is mapped, where that takes no look beyond the root.
+/// The last extent of the file, if the root is a leaf of an extent tree.
 pub(crate) fn tail(root: &MapRoot) -> Option<Tail> {
     extents::tail(root)
 }
 
-/// Lets the last extent, as [`tail`] told it, take in the `blocks` behind it, in the root and in
-/// `copy`, which holds the same bytes. The caller counts them.
+/// Extends the last extent, as [`tail`] returned it, by the next `blocks` blocks of the volume.
+/// Changes the root and `copy`, which has the same bytes. The caller adds the blocks to the inode's
+/// block count.
 pub(crate) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], tail: &Tail, blocks: u32) {
     extents::lengthen_tail(root, copy, tail, blocks);
 }
 
-/// Maps the hole at `at` to `run`; returns how many blocks were mapped.
+/// Maps the hole at `at` to `run`. Returns how many blocks were mapped.
 ///
-/// That is less than the run's length only when the disk became too full for
-/// another node; the caller frees or keeps the rest. Needs [`insert_credits`].
+/// That is less than the run's length only if no block was available for another node. The caller
+/// then frees or keeps the rest. Needs [`insert_credits`].
 ///
 /// # Errors
-/// [`Error::NoSpace`] when not one block could be mapped,
-/// [`Error::NotSupported`] for an unwritten run in an indirect map (write zeros
-/// instead), [`Error::TooBig`] beyond the end of blocks, and corrupt nodes, for
-/// which a mapped block in the range also counts.
+/// - [`Error::NoSpace`] if no block could be mapped.
+/// - [`Error::NotSupported`] for an unwritten run in an indirect map. The caller writes zeros
+///   instead.
+/// - [`Error::TooBig`] beyond [`END_OF_BLOCKS`].
+/// - [`Error::Corrupt`] for a corrupt node, or a mapped block in the range.
 pub(crate) fn insert(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -134,10 +140,10 @@ pub(crate) fn insert(
     by_kind!(root, insert(cx, h, root, at.get(), run, state))
 }
 
-/// Makes the unwritten blocks of `range` written; holes and written blocks stay.
+/// Makes the unwritten blocks of `range` written. Holes and written blocks do not change.
 ///
-/// Needs [`change_credits`] to make progress, and takes more while the
-/// transaction has room.
+/// Needs [`change_credits`] to make progress, and takes more credits while the transaction has
+/// some.
 ///
 /// # Errors
 /// As [`insert`].
@@ -150,14 +156,14 @@ pub(crate) fn convert(
     by_kind!(root, set_state(cx, h, root, plain(&range), ExtentState::Written))
 }
 
-/// Makes the unwritten blocks of `runs`, which rise and do not overlap, written, changing each leaf
-/// once. If not all are done, the first of the others begins where it is to be gone on with.
+/// Makes the unwritten blocks of `runs` written, with one change of each leaf. The runs must rise
+/// and not overlap. If credits run out, the first run that is not done is cut to its remainder.
 ///
-/// Needs [`change_credits`] to make progress, and takes more while the
-/// transaction has room.
+/// Needs [`change_credits`] to make progress, and takes more credits while the transaction has
+/// some.
 ///
 /// # Errors
-/// As [`insert`]; some of the runs may be done.
+/// As [`insert`]. Some runs may be converted.
 pub(crate) fn convert_runs(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -167,8 +173,8 @@ pub(crate) fn convert_runs(
     by_kind!(root, convert_runs(cx, h, root, runs))
 }
 
-/// Makes the unwritten blocks of `range` extents of their own, as replacements of direct writes do
-/// before they write to them. Needs [`change_credits`].
+/// Splits the unwritten extents at both ends of `range`. Replacements of direct writes do this
+/// before they write. Needs [`change_credits`].
 ///
 /// # Errors
 /// As [`insert`].
@@ -182,8 +188,8 @@ pub(crate) fn split(
     by_kind!(root, split(cx, h, root, plain(&range)))
 }
 
-/// Makes the written blocks of `range` unwritten, so that they read as zeros;
-/// holes stay. Needs [`change_credits`].
+/// Makes the written blocks of `range` unwritten, so that they read as zeros. Holes do not change.
+/// Needs [`change_credits`].
 ///
 /// # Errors
 /// As [`insert`]; [`Error::NotSupported`] for an indirect map.
@@ -196,16 +202,13 @@ pub(crate) fn mark_unwritten(
     by_kind!(root, set_state(cx, h, root, plain(&range), ExtentState::Unwritten))
 }
 
-/// Unmaps `range` and frees its blocks and the nodes that become empty, from
-/// the right to the left.
+/// Unmaps `range`, and frees its blocks and the nodes that become empty, from the end to the start.
 ///
-/// [`Progress::Stopped`] names the end of what is still to be removed: commit
-/// or restart the handle and call again with the range cut there. Needs
-/// [`remove_credits`] to make progress.
+/// [`Progress::Stopped`] returns the end of the remaining range. The caller restarts the handle and
+/// calls again with that range. Needs [`remove_credits`] to make progress.
 ///
 /// # Errors
-/// Corrupt nodes, and what [`Space::free`] says; blocks that could not be freed
-/// are already unmapped.
+/// Corrupt nodes, and errors of [`Space::free`]. Blocks that could not be freed are unmapped.
 pub(crate) fn remove(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -215,15 +218,15 @@ pub(crate) fn remove(
     by_kind!(root, remove(cx, h, root, plain(&range)))
 }
 
-/// Moves every extent from `from` on by `by` blocks towards the file's start.
+/// Moves the extents from `from` on by `by` blocks towards the file's start.
 ///
-/// The blocks `from - by .. from` must be a hole. [`Progress::Stopped`] names
-/// the first block not yet moved, to be passed as `from` in the next call.
-/// Needs [`shift_credits`].
+/// The blocks `from - by .. from` must be a hole. [`Progress::Stopped`] returns the first block
+/// that is not moved yet, which the caller passes as `from` in the next call. Needs
+/// [`shift_credits`].
 ///
 /// # Errors
-/// [`Error::NotSupported`] for an indirect map, [`Error::Invalid`] if the hole is
-/// none, corrupt nodes.
+/// [`Error::NotSupported`] for an indirect map, [`Error::Invalid`] if the blocks are not a hole,
+/// corrupt nodes.
 pub(crate) fn shift_left(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -234,16 +237,16 @@ pub(crate) fn shift_left(
     by_kind!(root, shift_left(cx, h, root, from.get(), by))
 }
 
-/// Moves every extent of `range` by `by` blocks towards the file's end, after
-/// splitting the one that lies across its start.
+/// Moves the extents of `range` by `by` blocks towards the file's end, after splitting the one that
+/// crosses its start.
 ///
-/// Call first with the range up to [`END_OF_BLOCKS`]. [`Progress::Stopped`]
-/// names the end of what is not yet moved, to be passed as the range's end in
-/// the next call. Needs [`shift_credits`].
+/// The first call has a range up to [`END_OF_BLOCKS`]. [`Progress::Stopped`] returns the end of the
+/// blocks that are not moved yet, which the caller passes as the range's end in the next call.
+/// Needs [`shift_credits`].
 ///
 /// # Errors
-/// [`Error::NotSupported`] for an indirect map, [`Error::TooBig`] if the last
-/// extent would pass the end of blocks (nothing is moved then), corrupt nodes.
+/// [`Error::NotSupported`] for an indirect map, [`Error::TooBig`] if the last extent would pass
+/// [`END_OF_BLOCKS`] (no extent is moved then), corrupt nodes.
 pub(crate) fn shift_right(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -258,7 +261,7 @@ fn plain(range: &Range<FileBlock>) -> Range<u32> {
     range.start.get()..range.end.get()
 }
 
-/// `start` and `n` blocks on; callers have checked that it fits the volume.
+/// The block `n` blocks after `start`. Callers have checked that it does not overflow.
 fn block_after(start: BlockNo, n: u32) -> BlockNo {
     BlockNo(start.get() + u64::from(n))
 }

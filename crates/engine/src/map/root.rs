@@ -1,4 +1,4 @@
-//! The 60 bytes of an inode where its map begins.
+//! The root of a map: 60 bytes of the inode.
 
 use super::extents;
 use nextent_ondisk::{Corrupt, Geometry, InodeNo};
@@ -6,17 +6,17 @@ use nextent_ondisk::{Corrupt, Geometry, InodeNo};
 /// Size of a root.
 pub(crate) const ROOT_BYTES: usize = 60;
 
-/// The two kinds of maps.
+/// The kinds of maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapKind {
-    /// A tree of extents (the inode has the flag for it).
+    /// An extent tree. The inode has the flag `EXTENTS`.
     Extents,
-    /// Twelve direct blocks and three of rising indirection.
+    /// Twelve direct pointers, and a singly, a doubly and a triply indirect one.
     Indirect,
 }
 
-/// The root of a map, as it lies in the inode, and the change in the number of
-/// blocks that the file owns since the caller last took it.
+/// The root of a map in the inode's format, and the change of the file's block count that the
+/// caller has not taken yet.
 #[derive(Clone, Debug)]
 pub(crate) struct MapRoot {
     bytes: [u8; ROOT_BYTES],
@@ -35,10 +35,10 @@ impl MapRoot {
         Self { bytes, kind, change: 0 }
     }
 
-    /// The root found in the inode `ino`.
+    /// The root with the bytes of the inode `ino`.
     ///
     /// # Errors
-    /// A root that breaks a rule of the format.
+    /// A corrupt root.
     pub(crate) fn load(
         kind: MapKind,
         bytes: [u8; ROOT_BYTES],
@@ -51,26 +51,26 @@ impl MapRoot {
         Ok(Self { bytes, kind, change: 0 })
     }
 
-    /// A root of any bytes, to test what verbs make of it.
+    /// A root of any bytes, for tests of corrupt maps.
     #[cfg(test)]
     pub(crate) fn unchecked(kind: MapKind, bytes: &[u8]) -> Self {
         let bytes = bytes.try_into().expect("a root's length");
         Self { bytes, kind, change: 0 }
     }
 
-    /// The bytes for the inode.
+    /// The bytes in the inode's format.
     #[must_use]
     pub(crate) fn bytes(&self) -> &[u8; ROOT_BYTES] {
         &self.bytes
     }
 
-    /// Extents or indirect.
+    /// The kind of the map.
     #[must_use]
     pub(crate) fn kind(&self) -> MapKind {
         self.kind
     }
 
-    /// Levels below the root at most: what credits depend on.
+    /// The most levels below the root. Credits depend on it.
     #[must_use]
     pub(crate) fn depth(&self) -> u32 {
         match self.kind {
@@ -79,9 +79,9 @@ impl MapRoot {
         }
     }
 
-    /// The change, in blocks, of what the file owns (data and nodes) since the
-    /// last call. To be added to the inode's block count after every verb that
-    /// changes the map, also after one that failed.
+    /// The change of the file's block count, data and nodes, since the last call. The caller adds
+    /// it to the inode's block count after each operation that may change the map, also after an
+    /// error.
     #[must_use = "the inode's block count must follow"]
     pub(crate) fn take_change(&mut self) -> i64 {
         std::mem::take(&mut self.change)

@@ -1,4 +1,4 @@
-//! What a map asks of the block allocator.
+//! The interface from a map to the block allocator.
 
 use crate::alloc::BlockAlloc;
 use crate::error::Result;
@@ -7,22 +7,21 @@ use nextent_store::Handle;
 
 pub(crate) use crate::alloc::{BlockKind, BlockRequest, BlockRun, Privilege};
 
-/// Source of blocks for nodes, and where all freed blocks go.
+/// Allocates blocks for nodes, and frees blocks of nodes and data.
 pub(crate) trait Space: Sync {
-    /// Contiguous blocks, at least `min` and at most `want`.
+    /// Allocates contiguous blocks.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], or what reading bitmaps says.
+    /// [`crate::Error::NoSpace`], or an error of reading bitmaps.
     fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun>;
 
-    /// Gives `len` blocks from `start` back; for metadata the journal is told to
-    /// forget each block.
+    /// Frees `len` blocks from `start` on. The journal forgets blocks of metadata.
     ///
     /// # Errors
-    /// What reading bitmaps says, and blocks that are free already.
+    /// An error of reading bitmaps, or blocks that are free already.
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()>;
 
-    /// Whether any of the blocks is the volume's own, or lies outside it. Takes no lock.
+    /// Whether any of the blocks lies in the system zone or outside the volume. Takes no lock.
     fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool;
 }
 

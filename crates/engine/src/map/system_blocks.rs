@@ -1,11 +1,15 @@
-//! No file's map leads to the volume's own blocks.
+//! Checks that no file maps blocks of the system zone.
 //!
-//! Superblock, descriptors, bitmaps, inode tables and journal belong to nobody. A map that leads
-//! to one of them is damaged or forged: writing the file would destroy the volume, reading it
-//! would tell other people's secrets. Entries come into a map in two ways. Those that the
-//! allocator hands out are right; those that were read from the device are looked at here, a root
-//! when its inode is loaded and a node when it is first used as one. A lookup or a change that
-//! finds them in memory pays for nothing of this.
+//! A map with such an entry is damaged or forged. Writing the file would destroy the volume, and
+//! reading it would disclose data of other files.
+//!
+//! | source of an entry | check |
+//! |---|---|
+//! | the allocator | none: it does not allocate the system zone |
+//! | a root read from the device | when its inode is loaded |
+//! | a node read from the device | when it is first used as a node |
+//!
+//! Later uses of a cached node do not repeat the check.
 
 use super::{MapCx, MapKind, MapRoot, Space};
 use nextent_num::{must_fit, to_u64};
@@ -14,18 +18,18 @@ use nextent_ondisk::indirect::pointer;
 use nextent_ondisk::{BlockNo, Corrupt, InodeNo, Structure};
 use nextent_store::MetaBlock;
 
-/// The mark of a block whose entries were looked at as those of an extent node.
+/// The mark of a cached block that was checked as an extent node.
 pub(super) const EXTENT_NODE: u32 = 1;
-/// The mark of a block that was looked at as a table of pointers.
+/// The mark of a cached block that was checked as a table of pointers.
 pub(super) const TABLE: u32 = 2;
 
-/// The rule, as an error tells it; the value is the block led to.
-const RULE: &str = "pointer to the volume's own block";
+/// The name of the wrong field in errors. Its value is the block number.
+const RULE: &str = "pointer into the system zone";
 
-/// Looks at the root of the map of `ino`, which was just read.
+/// Checks the root of the map of `ino`, which was just read.
 ///
 /// # Errors
-/// The first entry that leads to the volume's own blocks.
+/// The first entry that maps a block of the system zone.
 pub(crate) fn check_root(space: &dyn Space, ino: InodeNo, root: &MapRoot) -> Result<(), Corrupt> {
     let found = match root.kind() {
         MapKind::Extents => node(space, root.bytes()),
@@ -34,8 +38,8 @@ pub(crate) fn check_root(space: &dyn Space, ino: InodeNo, root: &MapRoot) -> Res
     found.map_err(|error| error.at_inode(ino))
 }
 
-/// Looks at all entries of `block` if nobody did so since it was read: the cache may know it as
-/// something else, when two structures of a damaged volume claim it.
+/// Checks all entries of `block`, unless it has `mark`. On a damaged volume the block may have been
+/// read as another structure, so a check at reading is not enough.
 pub(super) fn check_once(
     cx: &MapCx<'_>,
     block: &MetaBlock,
@@ -67,7 +71,7 @@ fn node(space: &dyn Space, bytes: &[u8]) -> Result<(), Corrupt> {
     }
 }
 
-/// Pointers mostly rise by one, so runs of them are looked at.
+/// Pointers mostly rise by one, so they are checked in runs.
 fn table(space: &dyn Space, bytes: &[u8]) -> Result<(), Corrupt> {
     let count = bytes.len() / 4;
     let mut slot = 0;

@@ -1,8 +1,8 @@
-//! What verbs say and are told.
+//! Types of arguments and results of the operations.
 
 use nextent_ondisk::{BlockNo, FileBlock};
 
-/// Whether allocated blocks hold the file's bytes or read as zeros.
+/// Whether mapped blocks hold data or read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ExtentState {
     /// The blocks hold data.
@@ -11,14 +11,14 @@ pub(crate) enum ExtentState {
     Unwritten,
 }
 
-/// What a range of a file that begins at the block asked for is.
+/// The mapping of a range of file blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
-    /// No blocks.
+    /// No blocks are mapped.
     Hole {
-        /// Length, up to the next extent or the most asked for.
+        /// Length, up to the next extent or the limit of the lookup.
         len: u32,
-        /// Where to allocate so that the file stays in one piece, if a neighbour tells.
+        /// The block that makes the range contiguous with a neighbouring extent, if there is one.
         goal: Option<BlockNo>,
     },
     /// Blocks with data.
@@ -38,7 +38,7 @@ pub(crate) enum Mapping {
 }
 
 impl Mapping {
-    /// The length in blocks, whatever it is.
+    /// The length in blocks.
     #[must_use]
     pub(crate) const fn len(self) -> u32 {
         match self {
@@ -47,16 +47,16 @@ impl Mapping {
     }
 }
 
-/// A contiguous run of a file's blocks in the volume.
+/// A range of file blocks that is contiguous in the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// First block of the file.
+    /// First block in the file.
     pub(crate) at: FileBlock,
-    /// First block of the volume.
+    /// First block in the volume.
     pub(crate) start: BlockNo,
     /// Length in blocks.
     pub(crate) len: u32,
-    /// Written or not.
+    /// Written or unwritten.
     pub(crate) state: ExtentState,
 }
 
@@ -68,28 +68,28 @@ impl Extent {
     }
 }
 
-/// How far [`super::convert_runs`] came.
+/// The progress of [`super::convert_runs`] within the credits of its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "what is left has to be converted in a fresh handle"]
+#[must_use = "the remaining runs have to be converted in another handle"]
 pub(crate) struct Converted {
-    /// Runs that are done.
+    /// Runs that are converted.
     pub(crate) done: usize,
-    /// Unwritten extents that were met.
+    /// Unwritten extents that were changed.
     pub(crate) changes: usize,
 }
 
-/// How far a verb came within the credits of its handle.
+/// The progress of an operation within the credits of its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a stopped verb has to be called again in a fresh handle"]
+#[must_use = "a stopped operation has to be continued in another handle"]
 pub(crate) enum Progress {
-    /// The whole range is done.
+    /// The operation is complete.
     Done,
-    /// The handle ran short; the verb says what the block means.
+    /// The credits ran out. Each operation documents the meaning of the block.
     Stopped(FileBlock),
 }
 
 impl Extent {
-    /// Fills arrays; no verb returns it.
+    /// The initial value of arrays. No operation returns it.
     pub(super) const NONE: Self =
         Self { at: FileBlock(0), start: BlockNo(0), len: 0, state: ExtentState::Written };
 }

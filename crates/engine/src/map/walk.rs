@@ -1,21 +1,21 @@
-//! Walks over a map: extents in order, data and holes, nodes.
+//! Walks over a map: extents in order, data, holes, and nodes.
 
 use super::{Extent, ExtentState, MapCx, MapRoot};
 use crate::error::Result;
 use nextent_ondisk::{BlockNo, FileBlock};
 
-/// The extent that covers `at`, or else the first one after it.
+/// The extent that covers `at`, else the first one after it.
 ///
-/// In an extent tree the whole extent, also what lies before `at`; of an
-/// indirect map the run that begins at `at` or later, as long as one table holds it.
+/// In an extent tree this is the whole extent, with its part before `at`. In an indirect map it
+/// begins at `at` or later, and ends at the end of its table.
 ///
 /// # Errors
-/// A node that cannot be read or breaks a rule of the format.
+/// A node that cannot be read or is corrupt.
 pub(crate) fn next_extent(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock) -> Result<Option<Extent>> {
     by_kind!(root, next_extent(cx, root, at.get()))
 }
 
-/// All extents that reach beyond `from`, in order; ends after an error.
+/// All extents that end after `from`, in order. Ends after an error.
 pub(crate) fn extents<'a>(cx: &'a MapCx<'a>, root: &'a MapRoot, from: FileBlock) -> Extents<'a> {
     Extents { cx, root, at: Some(from) }
 }
@@ -40,9 +40,7 @@ impl Iterator for Extents<'_> {
     }
 }
 
-/// The first block from `at` on, before `end`, that holds data.
-///
-/// Unwritten blocks read as zeros and count as a hole here.
+/// The first block of `at..end` that holds data. Unwritten blocks count as a hole.
 ///
 /// # Errors
 /// As [`next_extent`].
@@ -64,7 +62,7 @@ pub(crate) fn next_data(
     Ok(None)
 }
 
-/// The first block from `at` on that holds no data, at most `end`.
+/// The first block from `at` on that holds no data; `end` if it is not before `end`.
 ///
 /// # Errors
 /// As [`next_extent`].
@@ -85,10 +83,10 @@ pub(crate) fn next_hole(
     Ok(at.min(end))
 }
 
-/// Calls `f` with every node below the root and its height above the leaves.
+/// Calls `f` with each node below the root, and its height above the leaves.
 ///
 /// # Errors
-/// A node that cannot be read or breaks a rule of the format.
+/// A node that cannot be read or is corrupt.
 pub(crate) fn visit_nodes(
     cx: &MapCx<'_>,
     root: &MapRoot,
@@ -97,7 +95,7 @@ pub(crate) fn visit_nodes(
     by_kind!(root, visit_nodes(cx, root, f))
 }
 
-/// How many blocks the map itself takes.
+/// The number of nodes below the root.
 ///
 /// # Errors
 /// As [`visit_nodes`].

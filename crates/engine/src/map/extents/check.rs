@@ -1,22 +1,22 @@
-//! What bytes must satisfy to be a node of this tree at this place.
+//! Validation of nodes and extents.
 //!
-//! A whole node is checked when it is loaded from disk. What every later use
-//! relies on (header, the entry used) is checked again at each use: in a damaged
-//! image the block may have been loaded as something else.
+//! A node is checked as a whole when it is read from the device. Each later use checks the header
+//! and the entry that it uses again: on a damaged volume the block may have been read as another
+//! structure.
 
 use super::super::Extent;
 use super::MAX_DEPTH;
 use nextent_ondisk::extent::{self, Expected, Node};
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, Structure};
 
-/// What the parent says about a node.
+/// The properties of a node that follow from its parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expect {
     /// Levels below the node.
     pub(super) depth: u16,
-    /// The parent's key, which must be the node's first.
+    /// The key in the parent, which must be the node's first key.
     pub(super) key: u32,
-    /// The key after that: the node's blocks end before it.
+    /// The next key in the parent. The node's extents end at or before it.
     pub(super) bound: u32,
 }
 
@@ -24,12 +24,12 @@ fn wrong(name: &'static str, value: impl Into<u64>) -> Corrupt {
     Corrupt::field(Structure::ExtentNode, name, value)
 }
 
-/// Checks a root and all its entries.
+/// Checks a root with all its entries.
 pub(in super::super) fn check_root(b: &[u8], geometry: &Geometry) -> Result<(), Corrupt> {
     extent::check(geometry, b, &Expected::ROOT).map(drop)
 }
 
-/// The node in the bytes of a root, its header checked.
+/// The node in the bytes of a root. Checks its header.
 pub(super) fn root(b: &[u8]) -> Result<Node<'_>, Corrupt> {
     let node = counted(b)?;
     if usize::from(node.depth()) > MAX_DEPTH {
@@ -41,7 +41,7 @@ pub(super) fn root(b: &[u8]) -> Result<Node<'_>, Corrupt> {
     Ok(node)
 }
 
-/// The node in the bytes of a block, its header and first key checked.
+/// The node in the bytes of a block. Checks its header and its first key.
 pub(super) fn node<'a>(b: &'a [u8], expect: &Expect) -> Result<Node<'a>, Corrupt> {
     let node = counted(b)?;
     if node.header().max + 2 < extent::capacity(b.len()) {
@@ -54,7 +54,7 @@ pub(super) fn node<'a>(b: &'a [u8], expect: &Expect) -> Result<Node<'a>, Corrupt
         return Err(wrong("eh_entries", 0u32));
     }
     if node.key(0).get() != expect.key {
-        return Err(wrong("first file block, unlike its parent's,", node.key(0).get()));
+        return Err(wrong("first key (not the key in its parent)", node.key(0).get()));
     }
     Ok(node)
 }
@@ -71,7 +71,7 @@ fn counted(b: &[u8]) -> Result<Node<'_>, Corrupt> {
     Ok(node)
 }
 
-/// Checks all of a node that was just loaded.
+/// Checks a node that was just read, with all its entries.
 pub(super) fn whole(
     b: &[u8],
     expect: &Expect,
@@ -86,7 +86,7 @@ pub(super) fn whole(
     extent::check(geometry, b, &Expected { depth: Some(expect.depth), range }).map(drop)
 }
 
-/// Checks one extent, whose blocks must end before `next`.
+/// Checks one extent, which must end at or before the key `next`.
 pub(super) fn extent(e: &Extent, next: u32, geometry: &Geometry) -> Result<(), Corrupt> {
     match e.at.get().checked_add(e.len) {
         Some(end) if e.len > 0 && end <= next => {}
@@ -98,12 +98,13 @@ pub(super) fn extent(e: &Extent, next: u32, geometry: &Geometry) -> Result<(), C
     Ok(())
 }
 
-/// Checks that the key `next`, at which a walk goes on from `at`, lies behind it. Keys rise in a
-/// node that was loaded as one. A block that another structure of a damaged image claims too may
-/// have changed since, and a walk that goes back would not end. A descent ends by its depth and
-/// needs no such check.
+/// Checks that a walk at `at` continues at a greater key, `next`.
+///
+/// Keys rise in a node when it is read. On a damaged volume another structure may share the block
+/// and change it later. A walk that goes back might not end. A descent needs no such check, because
+/// its depth is bounded.
 pub(super) fn check_key_order(next: u32, at: u32) -> Result<(), Corrupt> {
-    if next > at || at == u32::MAX { Ok(()) } else { Err(wrong("order of keys", next)) }
+    if next > at || at == u32::MAX { Ok(()) } else { Err(wrong("next key (out of order)", next)) }
 }
 
 /// Checks the block number of a child.

@@ -1,8 +1,8 @@
-//! Making many runs of blocks written: one walk of the tree, each leaf changed once.
+//! Converts many runs of unwritten blocks in one walk of the tree, with one change of each leaf.
 //!
-//! Who converts for many has runs all over a file. What one leaf has of them is done in one visit
-//! and one change of its bytes, as far as it has room; only a leaf that is full sends the next run
-//! the long way ([`set_state`](super::set_state)), which makes room.
+//! Deferred conversions have runs all over a file. This module converts all runs of a leaf at once,
+//! as far as the leaf has room. If the leaf becomes full, [`set_state`](super::set_state) converts
+//! the next run, because it can split nodes.
 
 use super::super::{Converted, Extent, ExtentState, MapCx, MapRoot, Progress, credits};
 use super::extent_state::{cut, set_state};
@@ -14,8 +14,7 @@ use nextent_ondisk::{FileBlock, Geometry};
 use nextent_store::Handle;
 use std::ops::Range;
 
-/// Makes the unwritten blocks of `runs`, which rise, written, as far as the handle's credits go;
-/// how far that was. The first run that is not done begins where it is to be gone on with.
+/// See [`super::super::convert_runs`].
 pub(in super::super) fn convert_runs(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -48,7 +47,7 @@ pub(in super::super) fn convert_runs(
         if progress.full
             && let Some(run) = runs.get_mut(done)
         {
-            // By itself, which makes room.
+            // The leaf is full: `set_state` makes room.
             changes += 1;
             match set_state(cx, h, root, run.start.get()..run.end.get(), ExtentState::Written)? {
                 Progress::Done => done += 1,
@@ -62,17 +61,17 @@ pub(in super::super) fn convert_runs(
     Ok(Converted { done, changes })
 }
 
-/// Where the first unwritten block of a run is.
+/// The position of the first unwritten block of a run.
 enum FirstChange {
-    /// There is none.
+    /// The run has no unwritten block.
     None,
-    /// Perhaps in a later leaf; the run begins there now.
+    /// Not in this leaf. The run is cut to begin in the next leaf.
     LaterLeaf,
     /// In this leaf.
     ThisLeaf,
 }
 
-/// Lets `run` begin at its first unwritten block in the leaf `b`, or past the leaf.
+/// Cuts `run` to begin at its first unwritten block in the leaf `b`, or after the leaf.
 fn first_change(
     b: &[u8],
     run: &mut Range<FileBlock>,
@@ -80,7 +79,7 @@ fn first_change(
     geometry: &Geometry,
 ) -> node::Edited<FirstChange> {
     let leaf = Node::new(b)?;
-    // A later leaf is looked for from the bound on.
+    // The next descent begins at the bound, so it must be after the run's start.
     check::check_key_order(bound, run.start.get())?;
     while run.start < run.end {
         let at = run.start.get();
@@ -114,35 +113,34 @@ fn first_change(
     Ok(FirstChange::None)
 }
 
-/// How far a leaf was dealt with.
+/// The progress of a conversion in one leaf.
 struct LeafProgress {
-    /// Runs that are done.
+    /// Runs that are converted.
     done: usize,
     /// Extents that were changed.
     changes: usize,
-    /// There is no room for the next.
+    /// The leaf has no room for the next change.
     full: bool,
 }
 
-/// A leaf's extents as they will be, neighbours merged.
+/// The new extents of a leaf, with neighbours merged.
 struct Rewrite {
     list: Vec<Extent>,
 }
 
-/// Extents that there is room for at once besides two for each run: what lies around one run, and
-/// no more than an allocator has at hand. Room for a whole leaf is often memory that the system has
-/// to find first, with the map locked.
+/// Capacity of the list, besides two extents for each run. A list for a whole leaf would be a large
+/// allocation, which may call the operating system while the map is locked.
 const AROUND: usize = 6;
 
 impl LeafProgress {
-    /// Runs that end before `at` are done.
-    fn pass(&mut self, runs: &[Range<FileBlock>], at: FileBlock) {
+    /// Counts the runs that end at or before `at` as done.
+    fn complete_before(&mut self, runs: &[Range<FileBlock>], at: FileBlock) {
         self.done += runs[self.done..].iter().take_while(|run| run.end <= at).count();
     }
 }
 
 impl Rewrite {
-    /// None yet, of those around so many runs: at most `most`.
+    /// An empty list with capacity for the extents around `runs` runs, at most `most`.
     fn around(runs: usize, most: usize) -> Self {
         Self { list: Vec::with_capacity((AROUND + 2 * runs).min(most)) }
     }
@@ -154,7 +152,8 @@ impl Rewrite {
         }
     }
 
-    /// Adds `e` with its part of `runs` written, as long as there are at most `most` then.
+    /// Adds `e`, with its parts in `runs` converted. Stops converting before the list exceeds
+    /// `most` extents.
     fn convert(
         &mut self,
         mut e: Extent,
@@ -163,7 +162,7 @@ impl Rewrite {
         most: usize,
     ) {
         while e.state == ExtentState::Unwritten {
-            progress.pass(runs, e.at);
+            progress.complete_before(runs, e.at);
             let Some(run) = runs.get(progress.done).filter(|run| run.start < e.end()) else {
                 break;
             };
@@ -181,8 +180,8 @@ impl Rewrite {
     }
 }
 
-/// Makes what the leaf `b` has of `runs` written, in one pass over its extents from the first run
-/// on. An extent that breaks a rule is told of, and nothing changed.
+/// Converts the parts of `runs` in the leaf `b`, in one pass over its extents from the first run
+/// on. A corrupt extent is an error, and changes nothing.
 fn convert_leaf(
     b: &mut [u8],
     runs: &mut [Range<FileBlock>],
@@ -191,7 +190,7 @@ fn convert_leaf(
 ) -> node::Edited<LeafProgress> {
     let leaf = Node::new(b)?;
     let (count, room) = (leaf.len(), node::capacity(leaf, b));
-    // The one before may join.
+    // The extent before the first run may merge.
     let from =
         runs.first().map_or(0, |run| node::upper_bound(leaf, run.start.get())).saturating_sub(2);
     let mut progress = LeafProgress { done: 0, changes: 0, full: false };
@@ -204,7 +203,7 @@ fn convert_leaf(
         check::extent(&e, bound, geometry)?;
         at += 1;
         if over {
-            // This one too.
+            // The extent after the last change may merge.
             new.push(e);
             break;
         }
@@ -212,7 +211,7 @@ fn convert_leaf(
         new.convert(e, runs, &mut progress, most);
     }
     if !progress.full {
-        progress.pass(runs, FileBlock(bound));
+        progress.complete_before(runs, FileBlock(bound));
         if let Some(run) = runs.get_mut(progress.done) {
             run.start = run.start.max(FileBlock(bound));
         }
@@ -228,10 +227,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_takes_no_memory_for_a_whole_leaf() {
+    fn one_run_does_not_allocate_for_a_whole_leaf() {
         let bytes = |runs| Rewrite::around(runs, 340).list.capacity() * size_of::<Extent>();
         assert!(bytes(1) <= 256, "{}", bytes(1));
-        // The one before it and the one before that, three of one, and one that follows.
+        // Two extents before the run, three pieces of its extent, and one after it.
         assert!(Rewrite::around(1, 340).list.capacity() >= 6);
         assert_eq!(Rewrite::around(1000, 340).list.capacity(), 340);
     }

@@ -1,4 +1,4 @@
-//! Changing the extents of one leaf, and what follows for the nodes above it.
+//! Changes the extents of one leaf, and updates the nodes above it.
 
 use super::super::{Extent, MapCx, MapRoot};
 use super::path::Path;
@@ -7,10 +7,10 @@ use crate::error::Result;
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
 
-/// A neighbour, three new extents, a neighbour.
+/// Most extents of an edit: three new ones, and a neighbour on each side.
 const MOST: usize = 5;
 
-/// A few extents in rising order, merged where possible.
+/// Extents in rising order, merged if possible.
 struct Pieces {
     items: [Option<Extent>; MOST],
     len: usize,
@@ -29,17 +29,17 @@ impl Pieces {
     }
 }
 
-/// Extents of a leaf to be replaced, and what by.
+/// A replacement of extents of a leaf.
 pub(super) struct Edit {
-    /// Where they begin, and how many they are.
+    /// The first extent to replace, and the number of extents.
     pub(super) old: (usize, usize),
     list: [Extent; MOST],
     len: usize,
 }
 
 impl Edit {
-    /// Replaces the `old` extents from `at`, between `left` and `right`, by `new` (at most three),
-    /// merged with those.
+    /// Replaces the `old` extents from `at`, between `left` and `right`, by at most three `new`
+    /// ones, merged with `left` and `right` if possible.
     pub(super) fn merged(
         left: Option<Extent>,
         new: &[Extent],
@@ -69,15 +69,15 @@ impl Edit {
         Self { old: (from, gone), list, len: end - first }
     }
 
-    /// What they are replaced by.
+    /// The new extents.
     pub(super) fn replacement(&self) -> &[Extent] {
         &self.list[..self.len]
     }
 }
 
-/// Replaces the `old` extents from `at` of the path's leaf by `new` (at most
-/// three), merged with their neighbours. False, and nothing changed, if the leaf
-/// has no room. The path is stale after true.
+/// Replaces the `old` extents from `at` of the path's leaf by at most three `new` ones, merged with
+/// their neighbours. False if the leaf has no room; nothing is changed then. The path is stale
+/// after true.
 pub(super) fn replace(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -95,7 +95,7 @@ pub(super) fn replace(
     apply(cx, h, root, path, edit.old, edit.replacement())
 }
 
-/// [`replace`] without merging.
+/// Like [`replace`], without merging.
 pub(super) fn apply(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -129,7 +129,8 @@ pub(super) fn apply(
     Ok(true)
 }
 
-/// Tells the ancestors of the path's node at `level` that its first key is now `key`.
+/// Updates the keys of the ancestors after the first key of the path's node at `level` changed to
+/// `key`.
 pub(super) fn fix_keys(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -148,8 +149,8 @@ pub(super) fn fix_keys(
     Ok(())
 }
 
-/// Takes the path's node at `level` out of the tree, with the ancestors that
-/// have no other child, and frees them.
+/// Removes the path's node at `level` from the tree, with the ancestors that have no other child,
+/// and frees them.
 fn drop_node(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -184,7 +185,7 @@ fn drop_node(
     free_nodes(cx, h, root, &gone)
 }
 
-/// Frees nodes that nothing points to; the first error is returned after all were tried.
+/// Frees nodes that are not in the tree, also after an error. Returns the first error.
 pub(super) fn free_nodes(
     cx: &MapCx<'_>,
     h: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! Changing extents between written and unwritten, in place, and splitting them.
+//! Changes the state of extents in place, between written and unwritten, and splits extents.
 
 use super::super::{Extent, ExtentState, MapCx, MapRoot, Progress, block_after, credits};
 use super::path::Path;
@@ -8,8 +8,8 @@ use nextent_ondisk::FileBlock;
 use nextent_store::Handle;
 use std::ops::Range;
 
-/// Gives all mapped blocks of `range` the state `to`. A stop names the first
-/// block not looked at.
+/// Sets the state of all mapped blocks of `range` to `to`. A stop returns the first block that is
+/// not done.
 pub(in super::super) fn set_state(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -50,8 +50,8 @@ pub(in super::super) fn set_state(
     Ok(Progress::Done)
 }
 
-/// Splits unwritten extents where `range` begins and ends, so that its blocks are extents of their
-/// own. A stop names the range's start: nothing is lost by splitting again.
+/// Splits the unwritten extents at the start and the end of `range`. A stop returns the range's
+/// start, because a repeated split changes nothing.
 #[cfg(feature = "lab")]
 pub(in super::super) fn split(
     cx: &MapCx<'_>,
@@ -93,8 +93,8 @@ pub(in super::super) fn split(
     Ok(Progress::Done)
 }
 
-/// `e` with `part` of it in the state `to`: at most three pieces, because a part
-/// that is too long for one extent of its new state is all of `e`.
+/// `e` with its blocks `part` in the state `to`. At most three pieces, because a part that is too
+/// long for one extent of its new state is all of `e`.
 pub(super) fn cut(e: &Extent, part: Range<u32>, to: ExtentState) -> ([Extent; 3], usize) {
     let first = e.at.get();
     let middle = part.end.min(part.start.saturating_add(node::max_len(to)));

@@ -1,4 +1,4 @@
-//! Making room: new levels, split nodes, new branches at the right end.
+//! Makes room in the tree: adds levels, splits nodes, and adds branches at the right end.
 
 use super::super::{Extent, MapCx, MapRoot};
 use super::edit::free_nodes;
@@ -11,10 +11,10 @@ use nextent_ondisk::extent::{Index, NodeMut};
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::{BlockRef, Handle};
 
-/// Takes one step towards room in the path's leaf: a level more, or one node
-/// split in halves. The tree is whole after it and the path stale; the caller
-/// looks for its leaf again and comes back until there is room, which takes at
-/// most two steps a level.
+/// Does one step towards room in the path's leaf: adds a level, or splits one node in halves.
+///
+/// The tree is consistent after the step, and the path is stale. The caller finds its leaf again,
+/// and repeats until there is room, at most two steps a level.
 pub(super) fn make_room(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -27,10 +27,11 @@ pub(super) fn make_room(
     }
 }
 
-/// Adds `e`, which belongs after all extents of the path's full leaf: in a new
-/// leaf of its own if every node that would be split is entered at its right
-/// end, so that files written from front to back have full nodes. False, and
-/// perhaps a step towards room done, if the caller has to look again.
+/// Adds `e` after all extents of the path's full leaf.
+///
+/// `e` goes into a new leaf if the path is at the right end of each node that would be split, so
+/// that the nodes of a sequentially written file are full. Otherwise this does a step like
+/// [`make_room`] and returns false.
 pub(super) fn append(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -56,7 +57,7 @@ pub(super) fn append(
     Ok(false)
 }
 
-/// The lowest inner node of the path that can take another child.
+/// The level of the lowest inner node of the path with room for another child.
 fn lowest_with_room(cx: &MapCx<'_>, path: &Path, root: &MapRoot) -> Result<Option<usize>> {
     for level in (0..path.leaf()).rev() {
         let image = path.image(level, root);
@@ -67,7 +68,7 @@ fn lowest_with_room(cx: &MapCx<'_>, path: &Path, root: &MapRoot) -> Result<Optio
     Ok(None)
 }
 
-/// A new node with `depth` levels below it, filled by `fill`.
+/// Creates a node with `depth` levels below it; `fill` adds its entries.
 fn create(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -84,7 +85,7 @@ fn create(
     Ok(block)
 }
 
-/// Moves the root's entries into a new node, the root's only child.
+/// Adds a level: moves the root's entries into a new node, the root's only child.
 fn grow(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot) -> Result<()> {
     let old = *root.bytes();
     let node = check::root(&old).map_err(|c| cx.place(c, None))?;
@@ -99,7 +100,7 @@ fn grow(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot) -> Result<()> {
     Ok(())
 }
 
-/// Moves the right half of the path's node at `level` into a new node beside it.
+/// Moves the right half of the path's node at `level` into a new node, its right sibling.
 fn split(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -119,8 +120,8 @@ fn split(
     path.edit(cx, h, root, level, |b| node::remove(b, middle, count))
 }
 
-/// Hangs a chain of new nodes that ends in a leaf with `e` alone under the
-/// path's node at `level`, right of the entry taken.
+/// Adds a chain of new nodes under the path's node at `level`, after the path's entry. It ends in a
+/// leaf with `e` as the only extent.
 fn branch(
     cx: &MapCx<'_>,
     h: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! Mapping a hole.
+//! Maps a hole.
 
 use super::super::{BlockRun, Extent, ExtentState, MapCx, MapRoot, block_after};
 use super::path::Path;
@@ -32,10 +32,10 @@ pub(in super::super) fn insert(
     Ok(done)
 }
 
-/// Inserts one extent of legal length.
+/// Inserts one extent.
 ///
-/// The commonest one continues the extent before it: that is tried first and in
-/// place, in the root without even a path.
+/// Most insertions continue the extent before them, so that is tried first, in place. In a leaf
+/// root it needs no path.
 fn insert_extent(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent) -> Result<()> {
     if root.depth() == 0 {
         let bytes = root.bytes_mut();
@@ -63,8 +63,7 @@ fn insert_extent(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent)
     }
 }
 
-/// Makes sure that nothing is mapped where `e` goes; true if it goes after all
-/// extents of the leaf.
+/// Checks that the blocks of `e` are a hole. True if `e` goes after all extents of the leaf.
 fn check_hole(cx: &MapCx<'_>, root: &MapRoot, path: &Path, e: &Extent) -> Result<bool> {
     let image = path.leaf_image(root);
     let leaf = path.node(cx, path.leaf(), &image)?;

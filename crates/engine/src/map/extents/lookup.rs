@@ -1,4 +1,4 @@
-//! Reading: what is at a block, what comes next, which nodes there are.
+//! Reads the tree: lookups, the next extent, and the nodes.
 
 use super::super::{Extent, ExtentState, MapCx, MapRoot, Mapping, block_after};
 use super::check::{self, Expect};
@@ -9,8 +9,8 @@ use nextent_ondisk::extent::Node;
 use nextent_ondisk::{BlockNo, Structure};
 use nextent_sync::reads;
 
-/// Extents that a lookup tells beside the one asked for: as many as are read in less time than the
-/// way to their leaf takes.
+/// Most extents that [`lookup_near`] adds. Reading them takes less time than the descent to their
+/// leaf.
 const NEAR: usize = 64;
 
 /// See [`super::super::lookup`].
@@ -43,12 +43,13 @@ pub(in super::super) fn lookup_near(
     let from = pos.saturating_sub(NEAR / 2);
     let to = node.len().min(from + NEAR);
     reads(node.entries().get(from..to).unwrap_or_default());
-    // Odd ones are named to who asks for them.
+    // Ends at a corrupt extent. A lookup of that extent returns the error.
     near.extend((from..to).map_while(|i| leaf.extent(cx, node, i).ok()));
     Ok(found)
 }
 
-/// What covers `at`, for at most `max` blocks, where `pos` extents of a leaf begin at or before it.
+/// The mapping of `at`, for at most `max` blocks. `pos` is the number of extents in the leaf that
+/// begin at or before `at`.
 fn lookup_in_leaf(
     cx: &MapCx<'_>,
     leaf: &Leaf<'_>,
@@ -77,8 +78,8 @@ fn lookup_in_leaf(
     Ok(Mapping::Hole { len: max.min(next.saturating_sub(at)), goal })
 }
 
-/// What covers `at`, if a root that is a leaf says so. Anything odd is left to the long way, which
-/// names it.
+/// The mapping of `at`, if the root is a leaf that maps it. None also for a corrupt root; the full
+/// lookup returns the error.
 fn lookup_in_root(cx: &MapCx<'_>, root: &MapRoot, at: u32, max: u32) -> Option<Mapping> {
     let node = Node::new(root.bytes()).ok().filter(|node| node.depth() == 0)?;
     let e = Extent::from(node.extent(node::upper_bound(node, at).checked_sub(1)?));
@@ -94,7 +95,7 @@ fn lookup_in_root(cx: &MapCx<'_>, root: &MapRoot, at: u32, max: u32) -> Option<M
     })
 }
 
-/// The extent that covers `at`, or else the first one after it.
+/// The extent that covers `at`, else the first one after it.
 pub(in super::super) fn next_extent(
     cx: &MapCx<'_>,
     root: &MapRoot,
@@ -121,8 +122,7 @@ pub(in super::super) fn next_extent(
     if node.is_empty() { Ok(None) } else { leaf.extent_after(cx, node, 0, at).map(Some) }
 }
 
-/// Calls `f` with the block and the depth of every node below the root, each
-/// node before its children.
+/// Calls `f` with the block and the depth of each node below the root, parents first.
 pub(in super::super) fn visit_nodes(
     cx: &MapCx<'_>,
     root: &MapRoot,
@@ -132,8 +132,8 @@ pub(in super::super) fn visit_nodes(
     visit_children(cx, node, u32::MAX, f)
 }
 
-/// The depth falls with each level, and each node's first key is its parent's
-/// while keys rise, so that no node comes twice on a level.
+/// Visits the nodes below `node`. A level has no node twice, because keys rise and the first key of
+/// a node is its key in the parent. The depth falls with each level.
 fn visit_children(
     cx: &MapCx<'_>,
     node: Node<'_>,

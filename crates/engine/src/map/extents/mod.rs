@@ -1,9 +1,14 @@
 //! The extent tree of ext4.
 //!
-//! `node` edits the bytes of one node and knows nothing of trees; `check` says
-//! whether bytes may be a node; `path` finds the way from the root to a block;
-//! `edit` replaces extents of one leaf and keeps the keys above it right; `grow`
-//! makes room. The verbs are written on top of these.
+//! | module | responsibility |
+//! |---|---|
+//! | `node` | edits the bytes of one node, without regard to the tree |
+//! | `check` | validates nodes and extents |
+//! | `path` | finds the path from the root to a block |
+//! | `edit` | replaces extents of one leaf and updates the keys above it |
+//! | `grow` | adds levels, splits nodes, adds branches |
+//!
+//! The other modules implement the operations of the [map](super::super) on top of these.
 
 mod check;
 mod convert;
@@ -34,22 +39,22 @@ pub(super) use tail::{lengthen_tail, tail};
 use nextent_num::usize_of_u16;
 use nextent_ondisk::extent::{Node, NodeMut};
 
-/// Levels below the root at most: more are never needed for 2^32 blocks.
+/// Most levels below the root. They suffice for 2^32 blocks.
 const MAX_DEPTH: usize = usize_of_u16(nextent_ondisk::extent::MAX_DEPTH);
 
-/// Makes `bytes` the root of an empty tree.
+/// Initialises `bytes` as the root of an empty tree.
 pub(super) fn init_root(bytes: &mut [u8]) {
     NodeMut::init(bytes, 0);
 }
 
-/// Blocks that the extents of a root without nodes map.
+/// The number of blocks that the extents of a leaf root map.
 pub(super) fn root_blocks(bytes: &[u8]) -> u32 {
     let lens =
         |node: Node<'_>| node.extents().map(|extent| extent.len).fold(0, u32::saturating_add);
     Node::new(bytes).map_or(0, lens)
 }
 
-/// The depth of a root that was checked when it was loaded.
+/// The depth of a root. It was checked when it was loaded.
 pub(super) fn root_depth(bytes: &[u8]) -> u32 {
     Node::new(bytes).map_or(0, |node| u32::from(node.depth()))
 }

@@ -1,4 +1,4 @@
-//! The way from the root to the leaf that covers a block.
+//! The path from the root to the leaf that covers a block.
 
 use super::super::{Extent, MapCx, MapRoot, system_blocks};
 use super::MAX_DEPTH;
@@ -14,22 +14,22 @@ use std::ops::Deref;
 /// One node of a path.
 #[derive(Default)]
 struct Level {
-    /// None is the root.
+    /// None for the root.
     block: Option<BlockRef>,
-    /// In an inner node the entry taken, in the leaf the number of extents that
-    /// begin at or before the block looked for.
+    /// In an inner node the entry of the path. In the leaf the number of extents that begin at or
+    /// before the block searched for.
     pos: usize,
-    /// The node's blocks end before this one.
+    /// The node's extents end at or before this block.
     bound: u32,
 }
 
-/// A way down; valid until the tree changes.
+/// A path from the root to a leaf. Valid until the tree changes.
 pub(super) struct Path {
     levels: [Level; MAX_DEPTH + 1],
     leaf: usize,
 }
 
-/// The bytes of a node at the moment they were asked for.
+/// The bytes of a node when [`Path::image`] was called.
 pub(in super::super) enum Image<'a> {
     Root(&'a [u8]),
     Block(Buf),
@@ -45,7 +45,7 @@ impl Deref for Image<'_> {
     }
 }
 
-/// Reads the node `no` and makes sure that it is what its parent says.
+/// Reads the node `no` and checks it, also against its parent.
 pub(super) fn read_node(cx: &MapCx<'_>, no: BlockNo, expect: &Expect) -> Result<(BlockRef, Buf)> {
     let place = |corrupt: Corrupt| cx.place(corrupt, Some(no));
     check::child(no, cx.geometry).map_err(|c| cx.place(c, None))?;
@@ -58,7 +58,7 @@ pub(super) fn read_node(cx: &MapCx<'_>, no: BlockNo, expect: &Expect) -> Result<
     Ok((block, image))
 }
 
-/// A leaf for reading only.
+/// A leaf for read-only operations.
 pub(super) struct Leaf<'a> {
     image: Image<'a>,
     no: Option<BlockNo>,
@@ -67,8 +67,8 @@ pub(super) struct Leaf<'a> {
 }
 
 impl<'a> Leaf<'a> {
-    /// The leaf that covers `at`, or where an extent there belongs: [`Path::find`]
-    /// for who only looks.
+    /// The leaf that covers `at`, or into which an extent at `at` belongs. Cheaper than
+    /// [`Path::find`].
     pub(super) fn find(cx: &MapCx<'_>, root: &'a MapRoot, at: u32) -> Result<Self> {
         let mut leaf = Self { image: Image::Root(root.bytes()), no: None, bound: u32::MAX };
         let mut depth = check::root(root.bytes()).map_err(|c| cx.place(c, None))?.depth();
@@ -92,14 +92,14 @@ impl<'a> Leaf<'a> {
         Ok(Node::new(&self.image).map_err(|c| cx.place(c, self.no))?)
     }
 
-    /// Extent `i`, which exists, checked.
+    /// Extent `i`, which must exist. Checks it.
     pub(super) fn extent(&self, cx: &MapCx<'_>, node: Node<'_>, i: usize) -> Result<Extent> {
         let e = Extent::from(node.extent(i));
         check::extent(&e, self.bound, cx.geometry).map_err(|c| cx.place(c, self.no))?;
         Ok(e)
     }
 
-    /// Extent `i`, which exists and must begin behind `at`, checked.
+    /// Extent `i`, which must exist. Checks it, and that it begins after `at`.
     pub(super) fn extent_after(
         &self,
         cx: &MapCx<'_>,
@@ -112,19 +112,19 @@ impl<'a> Leaf<'a> {
         Ok(e)
     }
 
-    /// Checks that `next` lies behind `at`.
+    /// See [`check::check_key_order`].
     pub(super) fn check_key_order(&self, cx: &MapCx<'_>, next: u32, at: u32) -> Result<()> {
         Ok(check::check_key_order(next, at).map_err(|c| cx.place(c, self.no))?)
     }
 
-    /// The first file block of extent `i`, or of the next leaf.
+    /// The first file block of extent `i`, or of the next leaf if there is no extent `i`.
     pub(super) fn key(&self, node: Node<'_>, i: usize) -> u32 {
         if i < node.len() { node.key(i).get() } else { self.bound }
     }
 }
 
 impl Path {
-    /// The way to the leaf that covers `at`, or where an extent there belongs.
+    /// The path to the leaf that covers `at`, or into which an extent at `at` belongs.
     pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
         let node = check::root(root.bytes()).map_err(|c| cx.place(c, None))?;
         let leaf = usize::from(node.depth());
@@ -153,8 +153,8 @@ impl Path {
         Ok(())
     }
 
-    /// Turns the count of keys at an inner node, which has children, into the
-    /// entry to take on the way down.
+    /// Selects the entry of an inner node for the descent: `pos` becomes the entry instead of the
+    /// number of keys.
     fn step(&mut self, level: usize, node: Node<'_>) -> (BlockNo, Expect) {
         let this = &mut self.levels[level];
         this.pos = this.pos.saturating_sub(1);
@@ -178,12 +178,12 @@ impl Path {
         self.levels[level].pos
     }
 
-    /// The first block that no extent of the leaf may cover: the next leaf's first.
+    /// The first key of the next leaf. The extents of this leaf end at or before it.
     pub(super) fn bound(&self) -> u32 {
         self.levels[self.leaf].bound
     }
 
-    /// The block of a node; the root has none.
+    /// The block of a node; none for the root.
     pub(super) fn number(&self, level: usize) -> Option<BlockNo> {
         self.levels[level].block.as_ref().map(|block| block.number())
     }
@@ -201,7 +201,7 @@ impl Path {
         self.image(self.leaf, root)
     }
 
-    /// The bytes of the node at `level` as a node.
+    /// The node in the bytes `image` of `level`.
     pub(super) fn node<'a>(
         &self,
         cx: &MapCx<'_>,
@@ -211,17 +211,18 @@ impl Path {
         Ok(Node::new(image).map_err(|c| cx.place(c, self.number(level)))?)
     }
 
-    /// The first file block of entry `i` of the leaf, or of the next leaf.
+    /// The first file block of extent `i` of the leaf, or of the next leaf if there is no extent
+    /// `i`.
     pub(super) fn key(&self, leaf: Node<'_>, i: usize) -> u32 {
         if i < leaf.len() { leaf.key(i).get() } else { self.bound() }
     }
 
-    /// Extent `i` of the leaf's bytes, checked.
+    /// Extent `i` of the leaf. Checks it.
     pub(super) fn extent(&self, cx: &MapCx<'_>, leaf: Node<'_>, i: usize) -> Result<Extent> {
         self.extent_before(cx, leaf, i, self.bound())
     }
 
-    /// Extent `i` of the leaf's bytes, which must end before `next`, checked.
+    /// Extent `i` of the leaf. Checks it, and that it ends at or before `next`.
     pub(super) fn extent_before(
         &self,
         cx: &MapCx<'_>,

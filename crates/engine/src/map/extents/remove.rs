@@ -1,4 +1,4 @@
-//! Unmapping, from the right to the left.
+//! Unmaps blocks, from the end of the range to its start.
 
 use super::super::freed_runs::FreedRuns;
 use super::super::{Extent, MapCx, MapRoot, Progress, block_after, credits};
@@ -31,25 +31,26 @@ pub(in super::super) fn remove(
 }
 
 enum Step {
-    /// Everything from this block on is gone.
+    /// The blocks from this one on are removed.
     To(u32),
+    /// The range has no mapped blocks left.
     NothingLeft,
-    /// The handle has not enough credits for one extent.
+    /// The credits of the handle do not suffice for one block.
     Short,
 }
 
-/// What a step takes out of a leaf: the extents at `first..last`, of which
-/// `head` and `tail` stay.
+/// The part of a leaf that a step removes: the entries `first..last`, except for their parts `head`
+/// and `tail`.
 struct Cut {
     first: usize,
     last: usize,
     head: Option<Extent>,
     tail: Option<Extent>,
+    /// The first file block that is removed.
     lowest: u32,
 }
 
-/// Removes the rightmost extents of `range` that lie in one leaf, as many as
-/// the handle's credits allow.
+/// Removes the last extents of `range` that lie in one leaf, as many as the handle's credits allow.
 fn step(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, range: Range<u32>) -> Result<Step> {
     let path = Path::find(cx, root, range.end - 1)?;
     let mut runs = FreedRuns::new(h, cx, credits::remove_fixed(root.depth()))?;
@@ -79,7 +80,7 @@ fn step(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, range: Range<u32>) -
     Ok(Step::To(cut.lowest))
 }
 
-/// Collects runs from the right until the leaf, the range or the credits end.
+/// Collects runs from the end of `range`, until the leaf, the range or the credits end.
 fn collect(
     cx: &MapCx<'_>,
     root: &MapRoot,
@@ -129,7 +130,7 @@ fn part(e: &Extent, range: Range<u32>) -> Extent {
     }
 }
 
-/// Pulls an only child's entries into the root while they fit there.
+/// Removes levels: moves the entries of the root's only child into the root while they fit.
 fn collapse(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot) -> Result<()> {
     loop {
         let node = check::root(root.bytes()).map_err(|c| cx.place(c, None))?;

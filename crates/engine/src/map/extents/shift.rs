@@ -1,7 +1,7 @@
-//! Moving extents along the file, for collapse and insert range.
+//! Moves extents along the file, for collapse range and insert range.
 //!
-//! A leaf at a time, beginning at the side where the gap is, so that keys stay
-//! in order at every point where the handle may be restarted.
+//! Each step moves the extents of one leaf, beginning at the side of the gap. Keys are therefore in
+//! order whenever the handle may be restarted.
 
 use super::super::{Extent, MapCx, MapRoot, Progress, block_after, credits};
 use super::path::Path;
@@ -42,7 +42,7 @@ pub(in super::super) fn shift_left(
     Ok(Progress::Done)
 }
 
-/// Makes sure that the extents from `from` on can move by `by`.
+/// Checks that the `by` blocks before `from` are a hole.
 fn check_gap(cx: &MapCx<'_>, root: &MapRoot, from: u32, by: u32) -> Result<()> {
     let gap = from.checked_sub(by).ok_or_else(|| Error::TooBig)?;
     match lookup::next_extent(cx, root, gap)? {
@@ -89,7 +89,8 @@ pub(in super::super) fn shift_right(
     Ok(Progress::Done)
 }
 
-/// Makes sure that the last extent stays below the end of blocks when moved.
+/// Checks that the last extent does not pass [`END_OF_BLOCKS`](super::super::END_OF_BLOCKS) when it
+/// moves.
 fn check_end(cx: &MapCx<'_>, root: &MapRoot, from: u32, by: u32) -> Result<()> {
     let path = Path::find(cx, root, u32::MAX - 1)?;
     let image = path.leaf_image(root);
@@ -105,7 +106,7 @@ fn check_end(cx: &MapCx<'_>, root: &MapRoot, from: u32, by: u32) -> Result<()> {
     }
 }
 
-/// Splits the extent that lies across `at`; false if credits are short.
+/// Splits the extent that crosses `at`; false if the credits do not suffice.
 fn split_at(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, at: u32) -> Result<bool> {
     loop {
         let path = Path::find(cx, root, at)?;
@@ -139,7 +140,7 @@ fn split_at(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, at: u32) -> Resu
     }
 }
 
-/// Gives the extents at `range` of the path's leaf new keys.
+/// Changes the keys of the extents `range` of the path's leaf.
 fn move_keys(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -167,7 +168,7 @@ fn move_keys(
     Ok(())
 }
 
-/// Merges the extent at `i` of the path's leaf with the one before it, if they meet.
+/// Merges extent `i` of the path's leaf with the one before it, if possible.
 fn join(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, path: &Path, i: usize) -> Result<()> {
     if i == 0 {
         return Ok(());
@@ -178,7 +179,7 @@ fn join(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, path: &Path, i: usiz
     let meets = node::can_merge(&path.extent(cx, leaf, i - 1)?, &e);
     drop(image);
     if meets {
-        // Cannot fail to fit: two extents become one.
+        // Two extents become one, so the leaf has room.
         edit::replace(cx, h, root, path, (i, 1), &[e])?;
     }
     Ok(())

@@ -1,33 +1,33 @@
-//! The last extent of a file that has few: where files grow.
+//! The last extent of a file whose root is a leaf, for appends.
 
 use super::super::{ExtentState, MapKind, MapRoot, block_after};
 use super::node;
 use nextent_ondisk::extent::{self, Node};
 use nextent_ondisk::{BlockNo, FileBlock};
 
-/// The end of all that a file maps.
+/// The last extent of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// The first block of the file after all that are mapped.
+    /// The file block after the extent.
     pub(crate) end: FileBlock,
-    /// The block of the volume after the last one.
+    /// The block of the volume after the extent.
     pub(crate) after: BlockNo,
-    /// What the last blocks are.
+    /// The state of the extent.
     pub(crate) state: ExtentState,
-    /// How many blocks the last extent can take in.
+    /// The most blocks by which the extent can grow.
     pub(crate) room: u32,
-    /// Which entry of the root the last extent is, and its length.
+    /// The extent's entry in the root, and its length.
     entry: (usize, u32),
 }
 
 impl Tail {
-    /// The blocks of the last extent.
+    /// The length of the extent in blocks.
     pub(crate) fn len(&self) -> u32 {
         self.entry.1
     }
 }
 
-/// The last extent, if the root is a leaf and has one.
+/// See [`super::super::tail`].
 pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
     if root.kind() != MapKind::Extents {
         return None;
@@ -41,8 +41,7 @@ pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
     Some(Tail { end, after, state: last.state, room, entry: (at, last.len) })
 }
 
-/// Makes the extent that [`tail`] told of just now longer by `blocks`, at most its room; `copy` are
-/// the root's bytes as the inode has them, changed likewise.
+/// See [`super::super::lengthen_tail`]. `blocks` must not exceed [`Tail::room`].
 pub(in super::super) fn lengthen_tail(
     root: &mut MapRoot,
     copy: &mut [u8],
@@ -50,8 +49,8 @@ pub(in super::super) fn lengthen_tail(
     blocks: u32,
 ) {
     let (at, len) = tail.entry;
-    // Two bytes each: reading back all of them, of which these were just stored, to copy the root
-    // would wait for the store.
+    // Stores two bytes in each copy. Copying the root instead would read back bytes that were just
+    // stored, which stalls until the store completes (failed store forwarding).
     for bytes in [root.bytes_mut().as_mut_slice(), copy] {
         extent::set_extent_len(bytes, at, len + blocks, tail.state == ExtentState::Unwritten);
     }

@@ -1,4 +1,4 @@
-//! Mapping a hole of an indirect map.
+//! Maps a hole of an indirect map.
 
 use super::super::{BlockRun, ExtentState, MapCx, MapRoot};
 use super::path::Path;
@@ -39,7 +39,7 @@ pub(in super::super) fn insert(
     Ok(done)
 }
 
-/// Sets the pointers of one table; returns how many.
+/// Sets the pointers of one table, and returns how many.
 fn insert_into_table(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -67,8 +67,8 @@ fn insert_into_table(
     Ok(n)
 }
 
-/// Adds the tables that are missing, the last one filled by `fill`, and links
-/// them in when they are complete.
+/// Adds the missing tables; `fill` fills the last one. Links them into the map when they are
+/// complete.
 fn branch(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -104,7 +104,7 @@ fn branch(
     Ok(())
 }
 
-/// A block for a table; its number must fit a pointer.
+/// Allocates a block for a table. Fails if its number does not fit into a pointer.
 fn allocate(
     cx: &MapCx<'_>,
     h: &Handle<'_>,

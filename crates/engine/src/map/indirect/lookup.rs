@@ -1,4 +1,4 @@
-//! Reading an indirect map.
+//! Reads an indirect map.
 
 use super::super::{END_OF_BLOCKS, Extent, ExtentState, MapCx, MapRoot, Mapping};
 use super::path::{Path, check, read_table};
@@ -80,20 +80,20 @@ pub(in super::super) fn next_extent(
     Ok(None)
 }
 
-/// Where block `slot` would continue what the nearest pointer before it began.
+/// The block for `slot` that is contiguous with the nearest pointer before it.
 fn goal_before(image: &[u8], slot: u32) -> Option<BlockNo> {
     let near = (0..slot).rev().find(|&i| table::pointer(image, i) != 0)?;
     Some(BlockNo(u64::from(table::pointer(image, near)) + u64::from(slot - near)))
 }
 
-/// Calls `f` with the block and the height of every table, parents first.
+/// Calls `f` with the block and the height of each table, parents first.
 pub(in super::super) fn visit_nodes(
     cx: &MapCx<'_>,
     root: &MapRoot,
     f: &mut dyn FnMut(BlockNo, u32),
 ) -> Result<()> {
-    // A damaged image may hang one table in many places; no sound map has more
-    // tables than the volume has blocks.
+    // Many pointers of a damaged image may lead to one table. No valid map has more tables than the
+    // volume has blocks.
     let mut left = cx.geometry.blocks_count;
     for height in 0..3 {
         let pointer = table::pointer(root.bytes(), DIRECT + height);

@@ -1,10 +1,12 @@
-//! The block maps of ext2 and ext3: twelve direct pointers in the root, then a
-//! pointer to a table of pointers, to a table of tables, and one level more.
+//! The indirect block maps of ext2 and ext3.
 //!
-//! A pointer of 0 is a hole, also where a whole table could hang. Tables carry
-//! no checksum and no magic; all that can be checked is that pointers lie inside
-//! the volume, which is done at each use. Loops of tables in a damaged image
-//! cannot trap a reader because each step goes down one of at most three levels.
+//! - The root has twelve direct pointers, and the pointers to a singly, a doubly and a triply
+//!   indirect table.
+//! - A pointer of 0 is a hole. A pointer of 0 to a table is a hole of all blocks under the table.
+//! - Tables have no checksum and no magic number. Each use of a pointer checks that it lies in the
+//!   volume.
+//! - A cycle of tables in a damaged image cannot cause an endless loop, because a descent has at
+//!   most three levels.
 
 mod insert;
 mod lookup;

@@ -1,4 +1,4 @@
-//! The way from the root to the table that holds a block's pointer.
+//! The path from the root to the table with a block's pointer.
 
 use super::super::extents::Image;
 use super::super::{MapCx, MapRoot, system_blocks};
@@ -7,18 +7,18 @@ use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Structure};
 use nextent_store::{BlockRef, Buf, Handle};
 
-/// A way down as far as there are tables; valid until the map changes.
+/// The path to a pointer, as far as tables exist. Valid until the map changes.
 pub(super) struct Path {
     pub(super) pos: PointerPos,
-    /// The tables found, from below the root.
+    /// The tables on the path, from below the root.
     tables: [Option<BlockRef>; 3],
-    /// The number of tables found.
+    /// The number of tables on the path.
     pub(super) found: usize,
-    /// The pointer at the end of the way: the block's own, or 0.
+    /// The last pointer of the path: the block's pointer, or 0.
     pub(super) pointer: u32,
 }
 
-/// Makes sure that `pointer` may point to a table or to data.
+/// Checks that `pointer`, read from the table `from`, leads to `len` blocks in the volume.
 pub(super) fn check(cx: &MapCx<'_>, pointer: u32, len: u32, from: Option<BlockNo>) -> Result<()> {
     if cx.geometry.holds_run(BlockNo(u64::from(pointer)), u64::from(len)) {
         return Ok(());
@@ -27,7 +27,7 @@ pub(super) fn check(cx: &MapCx<'_>, pointer: u32, len: u32, from: Option<BlockNo
     Err(cx.corrupt(what, from, "pointer outside the volume", u64::from(pointer)))
 }
 
-/// Reads the table that `pointer`, found in the table `from`, leads to.
+/// Reads the table that `pointer`, read from the table `from`, leads to.
 pub(super) fn read_table(
     cx: &MapCx<'_>,
     pointer: u32,
@@ -41,7 +41,7 @@ pub(super) fn read_table(
 }
 
 impl Path {
-    /// The way to block `at`.
+    /// The path to block `at`.
     pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
         let pos = PointerPos::of(cx.geometry, at).ok_or_else(|| Error::TooBig)?;
         let pointer = table::pointer(root.bytes(), pos.slots[0]);
@@ -58,12 +58,12 @@ impl Path {
         Ok(path)
     }
 
-    /// Whether the table that holds the block's own pointer exists.
+    /// Whether the table with the block's pointer exists.
     pub(super) fn is_whole(&self) -> bool {
         self.found == self.pos.depth
     }
 
-    /// The block of the table at `level`; level 0 is the root, which has none.
+    /// The block of the table at `level`; none for the root, level 0.
     pub(super) fn number(&self, level: usize) -> Option<BlockNo> {
         Some(self.tables[level.checked_sub(1)?].as_ref()?.number())
     }

@@ -1,4 +1,4 @@
-//! Unmapping blocks of an indirect map, from the right to the left.
+//! Unmaps blocks of an indirect map, from the end of the range to its start.
 
 use super::super::freed_runs::FreedRuns;
 use super::super::{MapCx, MapRoot, Progress, credits};
@@ -28,8 +28,8 @@ pub(in super::super) fn remove(
     Ok(Progress::Done)
 }
 
-/// Removes what the table that holds the last block of `range` maps of it, as
-/// far as credits allow; returns where the rest ends, none if credits are short.
+/// Removes the blocks of `range` in the table that maps its last block, as far as credits allow.
+/// Returns the end of the remaining range; none if the credits do not suffice for one block.
 fn step(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -59,7 +59,7 @@ fn step(
     Ok(Some(block))
 }
 
-/// Collects the runs of `slots` from the right; returns the slot where it stopped.
+/// Collects the runs of `slots` from the end. Returns the first slot collected.
 fn collect(
     cx: &MapCx<'_>,
     root: &MapRoot,
@@ -81,8 +81,8 @@ fn collect(
     Ok(slots.start)
 }
 
-/// Clears `slots` of the path's last table, or takes the table out if nothing
-/// else is in it, and with it every table above that held only this one.
+/// Clears `slots` of the path's last table. If the table has no other pointers, removes it, and
+/// each ancestor whose only pointer leads to it.
 fn unlink(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
@@ -113,7 +113,7 @@ fn unlink(
     result
 }
 
-/// Whether the table holds pointers in `slots` only.
+/// Whether the table has no pointers outside `slots`.
 fn only(bytes: &[u8], slots: &Range<u32>) -> bool {
     let (start, end) = (to_usize(slots.start) * 4, to_usize(slots.end) * 4);
     bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0)

@@ -1,12 +1,11 @@
-//! A table of block pointers, in a block or in the root, and where a file's
-//! block is found in the tables.
+//! Tables of block pointers, in a block or in the root, and the position of a file block's pointer.
 
 use nextent_num::{must_fit, to_usize};
 pub(super) use nextent_ondisk::indirect::DIRECT;
 use nextent_ondisk::indirect::{self, Path};
 use nextent_ondisk::{BlockNo, FileBlock, Geometry};
 
-/// The pointer `slot`, 0 for none.
+/// The pointer in `slot`; 0 is a hole.
 pub(super) fn pointer(bytes: &[u8], slot: u32) -> u32 {
     must_fit(indirect::pointer(bytes, to_usize(slot)).get())
 }
@@ -22,24 +21,24 @@ pub(super) fn run(bytes: &[u8], slot: u32, end: u32) -> u32 {
     1 + must_fit::<u32, _>((slot + 1..end).take_while(follows).count())
 }
 
-/// The number of empty pointers from `slot` on, below `end`.
+/// The number of pointers of 0 from `slot` on, below `end`.
 pub(super) fn zeros(bytes: &[u8], slot: u32, end: u32) -> u32 {
     must_fit((slot..end).take_while(|&i| pointer(bytes, i) == 0).count())
 }
 
-/// Where a block of the file is found.
+/// The position of a file block's pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PointerPos {
-    /// Tables between the root and the block's pointer.
+    /// Number of tables below the root on the path.
     pub(super) depth: usize,
-    /// The slot in the root, then in each table.
+    /// The slot in the root, then the slot in each table.
     pub(super) slots: [u32; 4],
     /// log2 of the pointers in a table.
     pub(super) bits: u32,
 }
 
 impl PointerPos {
-    /// The place of block `at`; none beyond what three levels can map.
+    /// The position of the pointer of block `at`; none if three levels cannot map it.
     pub(super) fn of(geometry: &Geometry, at: u32) -> Option<Self> {
         let path = Path::to(geometry, FileBlock(at))?;
         let mut slots = [0; 4];
@@ -53,17 +52,17 @@ impl PointerPos {
         1 << (to_usize(self.bits) * (self.depth - level))
     }
 
-    /// How far the block lies behind the first one under its pointer at `level`.
+    /// The distance of the block from the first one under its pointer at `level`.
     pub(super) fn offset(&self, level: usize) -> u64 {
         (level + 1..=self.depth).map(|l| u64::from(self.slots[l]) * self.span(l)).sum()
     }
 
-    /// The slot after the last that holds pointers like this one, in its table.
+    /// The end of the slots in the last table that map data.
     pub(super) fn end_slot(&self) -> u32 {
         if self.depth == 0 { DIRECT } else { 1 << self.bits }
     }
 
-    /// The slot in the last table.
+    /// The block's slot in the last table.
     pub(super) fn slot(&self) -> u32 {
         self.slots[self.depth]
     }
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_at_the_edges_of_the_levels() {
+    fn positions_at_the_edges_of_the_levels() {
         let geometry = geometry(1024, 1 << 20);
         let at = |n| PointerPos::of(&geometry, n).map(|p| (p.depth, p.slots));
         assert_eq!(at(11), Some((0, [11, 0, 0, 0])));

@@ -1,5 +1,5 @@
-//! Verbs for which an indirect map has no form: it has no unwritten blocks, and a pointer cannot be
-//! moved along the file.
+//! Operations that indirect maps do not support. They have no unwritten blocks, and their pointers
+//! cannot move along the file.
 
 use super::super::{Converted, ExtentState, MapCx, MapRoot, Progress};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use nextent_ondisk::FileBlock;
 use nextent_store::Handle;
 use std::ops::Range;
 
-/// All blocks are written already.
+/// All blocks are written, so there is nothing to convert.
 pub(in super::super) fn set_state(
     _: &MapCx<'_>,
     _: &Handle<'_>,
@@ -21,7 +21,7 @@ pub(in super::super) fn set_state(
     }
 }
 
-/// All blocks are written already.
+/// All blocks are written, so there is nothing to convert.
 pub(in super::super) fn convert_runs(
     _: &MapCx<'_>,
     _: &Handle<'_>,
@@ -31,7 +31,7 @@ pub(in super::super) fn convert_runs(
     Ok(Converted { done: runs.len(), changes: 0 })
 }
 
-/// There is nothing unwritten to split.
+/// There are no unwritten extents to split.
 #[cfg(feature = "lab")]
 pub(in super::super) fn split(
     _: &MapCx<'_>,

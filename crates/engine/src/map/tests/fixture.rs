@@ -1,4 +1,4 @@
-//! A map on a memory store, with an allocator that knows what is in use.
+//! A map on a memory store, with an allocator that tracks the blocks in use.
 
 use super::super::*;
 use super::model::Model;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 static SPACE: LockClass = LockClass::new("test.space", 410);
 
-/// A volume of `blocks` blocks; groups are small so that removals cross them.
+/// A volume of `blocks` blocks. Groups are small, so that removals cross them.
 pub(in super::super) fn geometry(block_size: u32, blocks: u64) -> Geometry {
     Geometry {
         block_size,
@@ -44,12 +44,12 @@ pub(in super::super) fn geometry(block_size: u32, blocks: u64) -> Geometry {
 
 /// Blocks of the volume.
 const BLOCKS: u64 = 1 << 24;
-/// Blocks at its start that are its own.
-pub(super) const OWN: u64 = 100;
-/// Blocks of the journal: so few that transactions fill up and verbs have to stop.
+/// Blocks of the system zone, at the start of the volume.
+pub(super) const SYSTEM: u64 = 100;
+/// Blocks of the journal: so few that transactions fill up and operations have to stop.
 const JOURNAL: u64 = 1024;
 
-/// A store whose journal lies at `start`.
+/// A store with a journal at block `start`.
 fn journaled(device: Arc<MemoryDevice>, block_size: u32, start: u64) -> Store {
     let sb = JournalSuperblock::new(block_size, JOURNAL as u32, [0; 16]);
     device.write_at(start * u64::from(block_size), &sb.to_bytes()).expect("memory writes");
@@ -62,7 +62,7 @@ fn journaled(device: Arc<MemoryDevice>, block_size: u32, start: u64) -> Store {
     Store::with_journal(device, &options, &spec).expect("a fresh journal opens")
 }
 
-/// Hands out node blocks from the upper half of the volume and checks what is freed.
+/// Allocates nodes from the upper half of the volume, and checks that freed blocks were in use.
 pub(super) struct FakeSpace {
     store: Arc<Store>,
     inner: Mutex<Inner>,
@@ -75,9 +75,9 @@ struct Inner {
     nodes: BTreeSet<u64>,
     data: BTreeSet<u64>,
     next: u64,
-    /// Node allocations before there is no space; none is no limit.
+    /// Node allocations until [`Error::NoSpace`]; none for no limit.
     left: Option<u32>,
-    /// Frees of what is not in use are errors, not panics.
+    /// Freeing a free block is an error, not a panic.
     lenient: bool,
 }
 
@@ -108,7 +108,7 @@ impl Space for FakeSpace {
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         for no in start.get()..start.get() + u64::from(len) {
             let mut inner = self.inner.lock();
-            // The blocks of a directory are metadata as its nodes are.
+            // A directory's blocks are metadata, as its nodes are.
             let was_used = match kind {
                 BlockKind::Metadata => inner.nodes.remove(&no) || inner.data.remove(&no),
                 _ => inner.data.remove(&no),
@@ -127,11 +127,11 @@ impl Space for FakeSpace {
     }
 
     fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool {
-        start.get() < OWN || start.get() + u64::from(len) > BLOCKS
+        start.get() < SYSTEM || start.get() + u64::from(len) > BLOCKS
     }
 }
 
-/// A map, its model, and everything around it.
+/// A map with its model and its context.
 pub(super) struct Fixture {
     pub(super) store: Arc<Store>,
     pub(super) space: FakeSpace,
@@ -140,7 +140,7 @@ pub(super) struct Fixture {
     pub(super) model: Model,
     pub(super) owned: i64,
     pub(super) contents: BlockKind,
-    /// How often a verb stopped for want of credits.
+    /// The number of operations that stopped because credits ran out.
     pub(super) stops: u32,
 }
 
@@ -163,7 +163,7 @@ impl Fixture {
         }
     }
 
-    /// As [`Self::new`], with groups of `blocks`.
+    /// Like [`Self::new`], with groups of `blocks` blocks.
     pub(super) fn grouped(kind: MapKind, block_size: u32, blocks: u32) -> Self {
         let mut f = Self::new(kind, block_size);
         f.geometry.blocks_per_group = blocks;
@@ -173,7 +173,7 @@ impl Fixture {
         f
     }
 
-    /// As [`Self::new`], for maps that free what they never had.
+    /// Like [`Self::new`], for corrupt maps, whose removal frees blocks that are not in use.
     pub(super) fn lenient(kind: MapKind, block_size: u32) -> Self {
         let mut f = Self::new(kind, block_size);
         let options = StoreOptions { block_size: block_size as usize, ..Default::default() };
@@ -184,7 +184,7 @@ impl Fixture {
         f
     }
 
-    /// Puts bytes into a block of the volume behind the map's back.
+    /// Writes a block of the volume without the map.
     pub(super) fn put(&self, no: u64, bytes: &[u8]) {
         let offset = no * bytes.len() as u64;
         self.store.device().write_at(offset, bytes).expect("memory writes");
@@ -198,7 +198,7 @@ impl Fixture {
         self.space.inner.lock().left = left;
     }
 
-    /// Runs `f` in a handle of `credits`.
+    /// Runs `f` in a handle of `credits` credits.
     pub(super) fn with<R>(
         &mut self,
         credits: u32,
@@ -236,7 +236,7 @@ impl Fixture {
         f(&cx, &self.root)
     }
 
-    /// Inserts as told into map and model; the range is a hole and the blocks are free.
+    /// Inserts into map and model. The range must be a hole, and the blocks must be free.
     pub(super) fn insert(
         &mut self,
         at: u32,
@@ -255,7 +255,7 @@ impl Fixture {
         Ok(done)
     }
 
-    /// Inserts single written blocks, many to a handle.
+    /// Inserts single written blocks, many in each handle.
     pub(super) fn insert_singles(&mut self, blocks: &[(u32, u64)]) {
         for some in blocks.chunks(20) {
             self.with(110, |cx, h, root| {
@@ -284,7 +284,7 @@ impl Fixture {
                     assert!(end.get() <= range.end);
                     self.stops += 1;
                     steps += u32::from(end.get() == range.end);
-                    assert!(steps < 10, "removal gets on");
+                    assert!(steps < 10, "removal makes progress");
                     range.end = end.get();
                     self.check_nodes();
                 }
@@ -314,7 +314,7 @@ impl Fixture {
         }
     }
 
-    /// Makes runs, which rise, written together.
+    /// Converts `runs`, which must rise, in one call for each handle.
     pub(super) fn convert_runs(&mut self, runs: &[Range<u32>]) {
         runs.iter().for_each(|run| self.model.set_state(run.clone(), ExtentState::Written));
         let mut runs: Vec<_> =
@@ -363,7 +363,7 @@ impl Fixture {
         }
     }
 
-    /// Nodes in use are the nodes reached, and each is a node by the format's own check.
+    /// Checks that the allocated nodes are the nodes in the tree, and that each is valid.
     pub(super) fn check_nodes(&self) {
         let mut reached = BTreeSet::new();
         self.look(|cx, root| {
@@ -374,10 +374,10 @@ impl Fixture {
             }
         });
         assert_eq!(reached, self.space.inner.lock().nodes);
-        assert_eq!(self.store.credit_overruns(), 0, "the estimates are high enough");
+        assert_eq!(self.store.credit_overruns(), 0, "credit estimates are sufficient");
     }
 
-    /// Compares everything with the model.
+    /// Compares the whole map with the model.
     pub(super) fn check(&self) {
         self.check_nodes();
         let found: Vec<Extent> = self
@@ -420,7 +420,7 @@ impl Fixture {
         });
     }
 
-    /// Compares what a lookup tells beside with the model.
+    /// Compares the extents that `lookup_near` adds with the model.
     fn check_near(&self, cx: &MapCx<'_>, root: &MapRoot, at: u32, found: Mapping) {
         let mut near = Vec::new();
         let again = lookup_near(cx, root, FileBlock(at), 100_000, &mut near).expect("lookup");

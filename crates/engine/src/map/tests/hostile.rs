@@ -1,11 +1,11 @@
-//! Bytes that no sound volume holds: errors, never a panic or an endless loop.
+//! Corrupt maps cause errors, never a panic or an endless loop.
 
 use super::super::*;
-use super::fixture::{Fixture, OWN};
+use super::fixture::{Fixture, SYSTEM};
 use nextent_ondisk::extent::{Index, NodeMut};
 use proptest::prelude::*;
 
-/// Every verb, whatever it says; removal comes last because it changes most.
+/// Calls each operation and ignores its result. Removal is last because it changes most.
 fn try_all(f: &mut Fixture, at: u32) {
     f.look(|cx, root| {
         let _ = lookup(cx, root, FileBlock(at), 1000);
@@ -29,8 +29,8 @@ fn try_all(f: &mut Fixture, at: u32) {
     });
 }
 
-/// A node with a plausible header and otherwise any bytes.
-fn dress(bytes: &mut [u8], depth: u16, first: u32) {
+/// Makes `bytes` a node with a plausible header and arbitrary entries.
+fn make_header(bytes: &mut [u8], depth: u16, first: u32) {
     let entries = bytes[2] % 6 + 1;
     let copy = bytes.to_vec();
     NodeMut::init(bytes, depth);
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_bytes_as_an_extent_tree(
+    fn arbitrary_bytes_as_an_extent_tree(
         root in proptest::collection::vec(any::<u8>(), 60),
         inner in proptest::collection::vec(any::<u8>(), 1024),
         leaf in proptest::collection::vec(any::<u8>(), 1024),
@@ -58,12 +58,12 @@ proptest! {
                 .insert_index(0, Index { block: FileBlock(3), child: BlockNo(500) });
         }
         if dressed > 1 {
-            dress(&mut inner, 1, 3);
+            make_header(&mut inner, 1, 3);
             NodeMut::new(&mut inner).expect("node").set_index(
                 0, Index { block: FileBlock(3), child: BlockNo(501) });
         }
         if dressed > 2 {
-            dress(&mut leaf, 0, 3);
+            make_header(&mut leaf, 0, 3);
         }
         f.put(500, &inner);
         f.put(501, &leaf);
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_as_an_indirect_map(
+    fn arbitrary_bytes_as_an_indirect_map(
         mut root in proptest::collection::vec(any::<u8>(), 60),
         table in proptest::collection::vec(any::<u8>(), 1024),
         loops: bool,
@@ -83,7 +83,7 @@ proptest! {
     ) {
         let mut f = Fixture::lenient(MapKind::Indirect, 1024);
         if loops {
-            // Every table is block 500, which holds its own number.
+            // Each table is block 500, whose pointers are all 500.
             root[48..].copy_from_slice(&[0xf4, 1, 0, 0].repeat(3));
             f.put(500, &[0xf4, 1, 0, 0].repeat(256));
         } else {
@@ -110,11 +110,11 @@ fn errors_name_inode_and_block() {
     assert!(text.contains(&format!("block {}", nodes[0])), "{text}");
 }
 
-/// The block is in memory, read by someone who took it for something else, when it is first used
-/// as a node or a table.
+/// The block is in the cache, read as another structure, when it is first used as a node or a
+/// table.
 #[test]
-fn no_entry_leads_to_the_volumes_own_blocks() {
-    let own = BlockNo(OWN - 1);
+fn entries_that_map_the_system_zone_are_refused() {
+    let own = BlockNo(SYSTEM - 1);
     let mut f = Fixture::lenient(MapKind::Extents, 1024);
     let mut root = [0; 60];
     NodeMut::init(&mut root, 1).insert_index(0, Index { block: FileBlock(0), child: BlockNo(500) });
@@ -154,8 +154,8 @@ fn assert_refused(f: &mut Fixture, own: BlockNo) {
     }
 }
 
-/// A block that another structure claims, too, may change after it was checked as a node. Keys that
-/// no longer rise must not lead a walk back to where it was.
+/// A block that another structure shares may change after it was checked as a node. Keys that no
+/// longer rise must not make a walk go back.
 #[test]
 fn keys_out_of_order_end_every_walk() {
     let extent = |at, unwritten| nextent_ondisk::extent::Extent {
@@ -184,7 +184,7 @@ fn keys_out_of_order_end_every_walk() {
     }
 }
 
-/// The same of a node between the root and the leaves.
+/// Like `keys_out_of_order_end_every_walk`, for a node between the root and the leaves.
 #[test]
 fn indexes_out_of_order_end_every_walk() {
     for keys in [[3, 40, 20, 9, 7, 5], [3, 9, 5, 30, 12, 10], [3, 4, 4, 4, 4, 4]] {

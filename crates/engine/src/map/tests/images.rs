@@ -1,5 +1,5 @@
-//! Real images: maps that the kernel wrote read alike here, and maps changed
-//! here pass e2fsck and read alike in the kernel.
+//! Images of the kernel: the map and the kernel read the same extents, before and after the map
+//! changes them. Changed images pass e2fsck.
 
 use super::super::*;
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 
 static SPACE: LockClass = LockClass::new("test.space", 410);
 
-/// An image on disk with one file to look at.
+/// An image in a temporary directory, with one file.
 struct Image {
     dir: tempfile::TempDir,
     ino: InodeNo,
 }
 
 impl Image {
-    /// An image whose file is made by `fill` through the kernel.
+    /// An image whose file `fill` writes through a kernel mount.
     fn make(args: &[&str], fill: impl FnOnce(&Path)) -> std::result::Result<Self, Skip> {
         let dir = tempfile::tempdir().expect("the temporary directory can be written");
         let mut image = Self { dir, ino: InodeNo(0) };
@@ -38,7 +38,7 @@ impl Image {
         self.dir.path().join("image")
     }
 
-    /// What the kernel says of the file, neighbours merged.
+    /// The extents of the file as the kernel reports them, with neighbours merged.
     fn fiemap(&self, geometry: &Geometry) -> std::result::Result<Vec<Extent>, Skip> {
         let mount = KernelMount::new(&self.path(), Access::ReadOnly)?;
         let unit = format!("-b{}", geometry.block_size);
@@ -83,12 +83,12 @@ fn merged(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
     all
 }
 
-/// The image opened here: its numbers, its store, the file's inode.
+/// The image, opened without the kernel: its geometry, its store, and the file's inode.
 struct Open {
     geometry: Geometry,
     store: Store,
     ino: InodeNo,
-    /// The inode's block and its offset there.
+    /// The inode's block, and the inode's offset in it.
     place: (BlockNo, usize),
     inode: Inode,
     root: MapRoot,
@@ -133,7 +133,7 @@ impl Open {
         Self { geometry, store, ino: image.ino, place, inode, root, free }
     }
 
-    /// Runs a verb in a handle of its own and counts the file's blocks.
+    /// Runs `f` in a handle and updates the file's block count.
     fn with<R>(&mut self, f: impl FnOnce(&MapCx<'_>, &Handle<'_>, &mut MapRoot) -> R) -> R {
         let mut root = self.root.clone();
         let h = self.store.start(200).expect("starts");
@@ -142,7 +142,7 @@ impl Open {
         self.root = root;
         let change = self.root.take_change() * i64::from(self.geometry.block_size / 512);
         let sectors = self.inode.sectors(&self.geometry).checked_add_signed(change);
-        let sectors = sectors.expect("files own no fewer than no blocks");
+        let sectors = sectors.expect("the block count is not negative");
         self.inode.set_sectors(&self.geometry, sectors).expect("fits");
         done
     }
@@ -166,7 +166,7 @@ impl Open {
         merged(extents(&cx, &self.root, FileBlock(0)).map(|e| e.expect("sound")))
     }
 
-    /// A run of free blocks, at most `most` long, near a place chosen by chance.
+    /// Allocates a run of at most `most` free blocks at a random position.
     fn take(&self, rng: &mut Rng, most: u32) -> BlockRun {
         let mut free = self.free.lock();
         let goal = rng.below(self.geometry.blocks_count);
@@ -175,7 +175,7 @@ impl Open {
         BlockRun { start: BlockNo(start), len: len as u32 }
     }
 
-    /// Writes the inode and closes.
+    /// Writes the inode and closes the store.
     fn close(mut self) {
         self.inode.block = *self.root.bytes();
         let h = self.store.start(1).expect("starts");
@@ -188,7 +188,7 @@ impl Open {
             inode::seal(&self.geometry, self.ino, bytes);
         });
         h.stop();
-        self.store.close().expect("everything goes home");
+        self.store.close().expect("all blocks are checkpointed");
     }
 }
 
@@ -196,7 +196,7 @@ impl Space for Open {
     fn allocate(&self, _h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
         assert_eq!((request.want, request.kind), (1, BlockKind::Metadata));
         let mut free = self.free.lock();
-        // From the end: data comes from anywhere.
+        // Nodes come from the end of the volume, data from anywhere.
         let no = free.pop_last().ok_or_else(|| Error::NoSpace)?;
         Ok(BlockRun { start: BlockNo(no), len: 1 })
     }
@@ -216,7 +216,7 @@ impl Space for Open {
     }
 }
 
-/// A file of single blocks, of long runs, of preallocated space and of holes.
+/// Writes a file with single blocks, long runs, preallocated blocks and holes.
 fn fill(path: &Path) {
     let file = File::create(path).expect("the mount can be written");
     for i in 0..700u64 {
@@ -224,7 +224,7 @@ fn fill(path: &Path) {
     }
     file.write_all_at(&vec![7; 5 << 20], 20 << 20).expect("room");
     file.sync_all().expect("room");
-    // Not on ext3: the file stays as it is there.
+    // Fails on ext3, and then does not change the file.
     let args = ["-n", "-o", "40M", "-l", "9M"].map(AsRef::as_ref);
     let _ = e2fs::run("fallocate", args.into_iter().chain([path.as_os_str()]));
     file.write_all_at(&[9; 100], 43 << 20).expect("room");
@@ -239,7 +239,7 @@ const KINDS: [&[&str]; 4] = [
 ];
 
 #[test]
-fn what_the_kernel_wrote_reads_alike() {
+fn maps_written_by_the_kernel_read_the_same_extents() {
     for args in KINDS {
         let image = need!(Image::make(args, fill));
         let open = Open::new(&image);
@@ -249,7 +249,6 @@ fn what_the_kernel_wrote_reads_alike() {
         let data: i64 = found.iter().map(|e| i64::from(e.len)).sum();
         let nodes = count_nodes(&open.cx(), &open.root).expect("sound") as i64;
         let sectors = (data + nodes) * i64::from(open.geometry.block_size / 512);
-        // Without room in the inode an attribute may lie in a block of its own.
         let own = open.inode.sectors(&open.geometry) as i64;
         assert_eq!(own, sectors, "{args:?}");
     }
@@ -287,8 +286,8 @@ fn change(open: &mut Open, rng: &mut Rng) {
     }
 }
 
-/// What e2fsck says beyond the bitmaps and counts, which this test leaves alone,
-/// and beyond the offer to pack nodes more tightly.
+/// The lines of e2fsck's output that report other problems than bitmaps and counts, which this test
+/// does not update, and offers to optimise trees.
 fn complaints(text: &str) -> Vec<&str> {
     let known = [
         "Pass ",
@@ -307,7 +306,7 @@ fn complaints(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_changed_here_passes_e2fsck_and_reads_alike_in_the_kernel() {
+fn changed_maps_pass_e2fsck_and_read_the_same_in_the_kernel() {
     for (seed, args) in KINDS.iter().enumerate() {
         let image = need!(Image::make(args, fill));
         let mut open = Open::new(&image);

@@ -1,4 +1,4 @@
-//! Maps against a naive model, in small geometries, with exact credits.
+//! Compares maps with a naive model, in small geometries, with exact credits.
 
 mod fixture;
 mod hostile;

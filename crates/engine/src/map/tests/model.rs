@@ -1,4 +1,4 @@
-//! The naive map: every block by itself.
+//! The naive model: one entry for each block.
 
 use super::super::ExtentState;
 use std::collections::BTreeMap;

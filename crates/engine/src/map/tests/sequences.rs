@@ -1,4 +1,4 @@
-//! Random sequences of verbs.
+//! Random sequences of operations, compared with the model.
 
 use super::super::*;
 use super::fixture::Fixture;
@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Where, how many, written, and whether the blocks follow the last ones.
+    /// File block, length, whether written, and whether the blocks follow the last ones allocated.
     Insert(u32, u32, bool, bool),
     Remove(u32, u32),
     Convert(u32, u32),
-    /// The first, how long each is, what lies between, and how many.
+    /// First file block, length of each run, gap between runs, and number of runs.
     ConvertRuns(u32, u32, u32, u32),
     MarkUnwritten(u32, u32),
     Collapse(u32, u32),
@@ -38,7 +38,7 @@ fn op(extents: bool) -> impl Strategy<Value = Op> {
     if extents { prop_oneof![basic, more].boxed() } else { basic.boxed() }
 }
 
-/// Gives out data blocks; each run leaves a gap unless it follows the last one.
+/// Allocates data blocks, with a gap before each run unless it follows the last one.
 struct Blocks(u64);
 
 impl Blocks {
@@ -73,7 +73,8 @@ fn run(f: &mut Fixture, blocks: &mut Blocks, op: &Op) {
     match *op {
         Op::Insert(at, len, written, follows) => insert(f, blocks, at, len, written, follows),
         Op::NodesLeft(n) => return f.limit_nodes(Some(n)),
-        // A hole in an extent may need a node more; only insertions meet a full disk here.
+        // Removing the middle of an extent may need a node. Only insertions are tested on a full
+        // volume.
         Op::Remove(at, len) => {
             f.limit_nodes(None);
             f.remove(at..at + len);
@@ -133,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn extents_as_the_model(
+    fn extent_trees_agree_with_the_model(
         small: bool,
         fragments in prop_oneof![Just(0u32), Just(450)],
         ops in proptest::collection::vec(op(true), 1..60),
@@ -142,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn indirect_as_the_model(
+    fn indirect_maps_agree_with_the_model(
         small: bool,
         fragments in prop_oneof![Just(0u32), Just(450)],
         ops in proptest::collection::vec(op(false), 1..60),

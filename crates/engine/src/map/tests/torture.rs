@@ -1,15 +1,15 @@
-//! Many fragments, long extents, full disks.
+//! Large maps: many fragments, long extents, deep trees.
 
 use super::super::*;
 use super::fixture::Fixture;
 
-/// Every second block of a file, in the order of the file, none next to another.
+/// Every second block of a file in file order. No two blocks are contiguous in the volume.
 fn singles(n: u32) -> Vec<(u32, u64)> {
     (0..n).map(|i| (i * 2, 100_000 + u64::from(i) * 3)).collect()
 }
 
-/// 10^5 extents, every second block of the file; then every second of them
-/// goes, then the rest is filled, then all is removed from the middle on.
+/// Maps `n` single blocks, every second block of the file, in the order `at`. Then removes some of
+/// them, then the second half, then the rest.
 fn fragments(kind: MapKind, block_size: u32, n: u32, at: impl Fn(u32) -> u32) {
     let mut f = Fixture::new(kind, block_size);
     let blocks: Vec<_> = (0..n).map(|i| (at(i) * 2, 100_000 + u64::from(at(i)) * 3)).collect();
@@ -59,8 +59,8 @@ fn nodes_are_full_when_a_file_is_written_in_order() {
     assert!(nodes <= 84 + 2, "{nodes} nodes");
 }
 
-/// Extents whose blocks lie each in another group, so that freeing them needs
-/// more credits than a transaction has.
+/// Each extent lies in another group, so that freeing them needs more credits than a transaction
+/// has.
 #[test]
 fn scattered_blocks_are_freed_over_several_transactions() {
     for kind in [MapKind::Extents, MapKind::Indirect] {
@@ -78,8 +78,8 @@ fn scattered_blocks_are_freed_over_several_transactions() {
     }
 }
 
-/// An extent over so many groups, or with so many blocks to revoke, that no transaction has the
-/// credits for all of it.
+/// Each extent overlaps so many groups, or has so many blocks to revoke, that no transaction has
+/// the credits to free it.
 #[test]
 fn long_extents_are_freed_over_several_handles() {
     for (blocks_per_group, contents) in
@@ -130,7 +130,8 @@ fn scattered_runs_of_a_large_tree_are_converted_together() {
     for i in 0..6_000 {
         f.insert(i * 10, 100_000 + u64::from(i) * 9, 9, ExtentState::Unwritten).expect("room");
     }
-    // Each splits an extent in three, so leaves fill up; then what lies between, so they empty.
+    // Each of the first runs splits an extent in three, so that leaves fill up. The later ones
+    // convert the rest, so that the extents merge.
     let runs = |from: u32, len: u32| {
         (0..6_000).map(|i| i * 10 + from..i * 10 + from + len).collect::<Vec<_>>()
     };
@@ -152,7 +153,7 @@ fn scattered_runs_of_a_large_tree_are_converted_together() {
 }
 
 #[test]
-fn whole_subtrees_go_from_every_place() {
+fn subtrees_are_removed_from_every_position() {
     let n = 84 * 84 * 2;
     let ranges = [0..84, 0..84 * 5, 0..84 * 84, 84 * 3..84 * 7, 84 * 84..84 * 84 + 84, 50..n, 0..n];
     for range in ranges {
@@ -167,7 +168,7 @@ fn whole_subtrees_go_from_every_place() {
 }
 
 #[test]
-fn a_tree_goes_back_into_the_root_as_soon_as_it_fits() {
+fn a_tree_collapses_into_the_root_as_soon_as_it_fits() {
     for left in 0..12 {
         let mut f = Fixture::new(MapKind::Extents, 1024);
         f.insert_singles(&singles(500));
@@ -178,7 +179,7 @@ fn a_tree_goes_back_into_the_root_as_soon_as_it_fits() {
 }
 
 #[test]
-fn lengths_stay_within_the_limits_of_their_state() {
+fn extent_lengths_stay_within_the_limit_of_their_state() {
     for (state, limit) in [(ExtentState::Written, 32768), (ExtentState::Unwritten, 32767)] {
         let mut f = Fixture::new(MapKind::Extents, 4096);
         f.insert(10, 100_000, 100_000, state).expect("room");
@@ -195,7 +196,7 @@ fn lengths_stay_within_the_limits_of_their_state() {
 }
 
 #[test]
-fn appended_runs_become_one_extent() {
+fn contiguous_appends_become_one_extent() {
     let mut f = Fixture::new(MapKind::Extents, 4096);
     for i in 0..1000 {
         f.insert(i * 2, 100_000 + u64::from(i) * 2, 2, ExtentState::Unwritten).expect("room");
@@ -206,7 +207,7 @@ fn appended_runs_become_one_extent() {
 }
 
 #[test]
-fn the_last_block_of_a_file() {
+fn the_last_possible_block_can_be_mapped() {
     for kind in [MapKind::Extents, MapKind::Indirect] {
         let mut f = Fixture::new(kind, 8192);
         f.insert(u32::MAX - 1, 100_000, 1, ExtentState::Written).expect("room");
@@ -236,7 +237,7 @@ fn shifting_beyond_the_end_is_refused() {
 }
 
 #[test]
-fn goals_continue_what_lies_before() {
+fn goals_are_contiguous_with_the_neighbouring_extent() {
     for kind in [MapKind::Extents, MapKind::Indirect] {
         let mut f = Fixture::new(kind, 4096);
         f.insert(20, 100_000, 10, ExtentState::Written).expect("room");

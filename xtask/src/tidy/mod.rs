@@ -9,14 +9,17 @@
 mod allow;
 mod bugs;
 mod casts;
+mod conflicts;
 mod copies;
 mod functions;
 mod layers;
 mod phrases;
 mod prose;
 mod ranks;
+mod references;
 mod source;
 mod table;
+mod tree;
 mod words;
 
 use crate::shell::root;
@@ -47,7 +50,10 @@ pub(crate) fn run() -> Result<(), String> {
         .iter()
         .for_each(|dir| copies::check(&root, dir, &mut findings));
     bugs::check(&root, &sources, &mut findings);
-    prose::check(&root, &sources, &mut findings);
+    let files = tree::files(&root);
+    conflicts::check(&root, &files, &mut findings);
+    references::check(&root, &files, &mut findings);
+    prose::check(&root, &sources, &files, &mut findings);
     ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
     let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();
     let left = allow::apply(findings, &list);

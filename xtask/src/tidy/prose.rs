@@ -13,16 +13,22 @@ use super::table::{COLUMNS, UNSWEPT};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Checks the Rust sources and all Markdown under `root`.
-pub(super) fn check(root: &Path, sources: &[Source], findings: &mut Vec<Finding>) {
+/// Checks the Rust sources and the Markdown among the `files` under `root`.
+pub(super) fn check(
+    root: &Path,
+    sources: &[Source],
+    files: &[String],
+    findings: &mut Vec<Finding>,
+) {
     let phrases = by_first_word();
     let mut found = Vec::new();
     for source in sources.iter().filter(|source| !source.path.starts_with("xtask/src/tidy/")) {
         check_words(&source.path, &rust_words(source), &phrases, &mut found);
     }
-    for (path, text) in markdown(root, root) {
-        check_words(&path, &markdown_words(&text), &phrases, &mut found);
-        check_columns(&path, &text, &mut found);
+    for path in files.iter().filter(|path| path.ends_with(".md")) {
+        let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        check_words(path, &markdown_words(&text), &phrases, &mut found);
+        check_columns(path, &text, &mut found);
     }
     let list = std::fs::read_to_string(root.join(UNSWEPT)).unwrap_or_default();
     findings.extend(excuse(found, &list, |entry| root.join(entry).exists()));
@@ -120,26 +126,6 @@ fn check_columns(path: &str, text: &str, findings: &mut Vec<Finding>) {
             findings.push(Finding { path: path.into(), line: n + 1, rule: "line-length", text });
         }
     }
-}
-
-/// Path and text of each Markdown file under `dir`.
-fn markdown(root: &Path, dir: &Path) -> Vec<(String, String)> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
-    let mut found = Vec::new();
-    for path in entries.map(|entry| entry.path()) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with('.') || name == "target" || path.is_symlink() {
-            continue;
-        }
-        if path.is_dir() {
-            found.extend(markdown(root, &path));
-        } else if name.ends_with(".md") {
-            let from_root = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            found.push((from_root.replace('\\', "/"), text));
-        }
-    }
-    found
 }
 
 /// The findings outside the listed paths, and the entries that excuse nothing.

@@ -1,6 +1,6 @@
-//! `docs/LOCKS.md` must have the rank of each lock class in the source.
+//! `docs/LOCKS.md` must have the rank of each lock class in the source, and no other class.
 //!
-//! A row of its table has the name of the class in backquotes and its rank.
+//! A row of its table begins with a rank, followed by the names of its classes in backquotes.
 
 use super::Finding;
 use super::source::{Source, line_of};
@@ -20,6 +20,22 @@ pub(super) fn check(sources: &[Source], page: &Path, findings: &mut Vec<Finding>
             }
         }
     }
+    let known: Vec<&str> = sources.iter().flat_map(classes).map(|(_, name, _)| name).collect();
+    for (n, name) in rows(&text).filter(|(_, name)| !known.contains(name)) {
+        let text = format!("no file defines the class `{name}`");
+        findings.push(Finding { path: "docs/LOCKS.md".into(), line: n + 1, rule: "ranks", text });
+    }
+}
+
+/// The classes of the table: the index of the line, and the name.
+fn rows(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    page.lines().enumerate().flat_map(|(n, line)| {
+        let mut cells = line.split('|').skip(1);
+        let rank = cells.next().unwrap_or_default().trim();
+        let is_row = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
+        let names = cells.next().filter(|_| is_row).unwrap_or_default();
+        names.split('`').skip(1).step_by(2).map(move |name| (n, name))
+    })
 }
 
 fn is_shipped(source: &Source) -> bool {
@@ -71,5 +87,7 @@ mod tests {
         let page = "| rank | class |\n| 300 | `a.b`, `other` | why |\n";
         assert!(listed(page, "a.b", "300"));
         assert!(!listed(page, "a.b", "30") && !listed(page, "c", "7"));
+        assert_eq!(rows(page).collect::<Vec<_>>(), [(1, "a.b"), (1, "other")]);
+        assert_eq!(rows("| `a` | 3 |\n| 3 |\n`b`").count(), 0);
     }
 }

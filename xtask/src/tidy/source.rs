@@ -2,6 +2,7 @@
 
 use super::is_test_path;
 use super::table::ROOTS;
+use super::tree::is_build_output;
 use std::path::Path;
 
 /// One Rust file.
@@ -86,7 +87,7 @@ fn collect_dir(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> Result<(),
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         if path.is_dir() {
-            if !path.ends_with("target") && !path.ends_with("corpus") {
+            if !is_build_output(&path) && !path.ends_with("corpus") {
                 collect_dir(root, &path, sources)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {

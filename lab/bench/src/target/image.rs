@@ -88,7 +88,8 @@ impl Image {
         Self { device: Arc::new(LatencyDevice::new(self.device, latency)) }
     }
 
-    /// Opens the file system. Commits come by pressure and each `interval` (zero: by pressure only).
+    /// Opens the file system. It commits under pressure and after each `interval`, unless that is
+    /// zero.
     pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Inodes, Failure> {
         let options =
             OpenOptions::new().commit_interval(interval).replacements(design.replacements());

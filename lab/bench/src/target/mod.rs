@@ -108,8 +108,8 @@ pub(crate) trait Session {
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Done<usize>;
     /// Makes the file durable.
     fn fsync(&self, file: &Self::File) -> Done<()>;
-    /// Locks the file against other processes, or unlocks it. The library has no such locks and does
-    /// nothing.
+    /// Locks the file against other processes, or unlocks it. The library has no such locks and
+    /// does nothing.
     fn lock(&self, file: &Self::File, on: bool) -> Done<()>;
     /// The size and free space of the file system.
     fn space(&self) -> Done<Space>;

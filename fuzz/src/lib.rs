@@ -7,7 +7,7 @@ mod common;
 #[path = "../../crates/engine/tests/damage/mod.rs"]
 mod damage;
 
-use damage::{Base, KINDS, exercise};
+use damage::{BaseImage, KINDS, exercise};
 use nextent_sync::OnceLock;
 
 pub use damage::Part;
@@ -17,7 +17,7 @@ pub use damage::Part;
 /// # Panics
 /// If mke2fs, which makes the sound image, is missing.
 pub fn run(part: Part, data: &[u8]) {
-    static BASE: OnceLock<Base> = OnceLock::new();
+    static BASE: OnceLock<BaseImage> = OnceLock::new();
     // Small blocks without checksums, which would detect the damage first.
     let base =
         BASE.get_or_init(|| damage::base(KINDS[0].1, part).unwrap_or_else(|skip| panic!("{skip}")));

@@ -1,6 +1,6 @@
-//! Permission checks without a lock of the file, beside access lists that come and go and whose
-//! blocks become directories and other files' lists: no check reports damage, and none goes by
-//! another file's list.
+//! Permission checks without the file's lock, while other threads set and remove access lists. The
+//! lists' blocks become directories and other files' lists meanwhile. No check may report damage or
+//! use another file's list.
 
 mod common;
 
@@ -15,7 +15,7 @@ use nextent_testkit::{e2fs, need};
 
 const LIST: &[u8] = b"system.posix_acl_access";
 
-/// An access list that gives user 1000 `perm` and everyone else nothing.
+/// An access list that gives `perm` to user 1000 and nothing to others.
 fn list(perm: u16) -> Vec<u8> {
     let entries = [
         (Tag::UserObj, 6),
@@ -32,8 +32,8 @@ fn file(volume: &Inodes, name: &[u8]) -> InodeNo {
     volume.mknod(&Cred::root(), ROOT_INO, name, NewNode::Regular, 0o660).unwrap().ino
 }
 
-/// Gives the file a list, takes it away, and lets directories have its block.
-fn come_and_go(volume: &Inodes, ino: InodeNo, perm: u16, name: &[u8]) {
+/// Sets a list on the file, removes it, and makes a directory that may get its block.
+fn set_and_remove(volume: &Inodes, ino: InodeNo, perm: u16, name: &[u8]) {
     let root = Cred::root();
     volume.setxattr(&root, ino, LIST, &list(perm), XattrMode::Either).unwrap();
     volume.removexattr(&root, ino, LIST).unwrap();
@@ -43,7 +43,7 @@ fn come_and_go(volume: &Inodes, ino: InodeNo, perm: u16, name: &[u8]) {
     volume.sync().unwrap();
 }
 
-fn beside(args: &[&str]) {
+fn check_beside_changes(args: &[&str]) {
     let image = need!(Image::make(16 << 20, args));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
@@ -59,20 +59,20 @@ fn beside(args: &[&str]) {
                     match volume.access(user, ino, Access::READ) {
                         Err(Error::Access) => {}
                         Ok(()) if ino == granted => {}
-                        Ok(()) => panic!("by another file's list"),
-                        Err(error) => panic!("of a sound volume: {error}"),
+                        Ok(()) => panic!("granted by another file's list"),
+                        Err(error) => panic!("an error on a valid volume: {error}"),
                     }
                 }
             });
         }
-        let _done = Done(&done);
+        let _stop = StopOnDrop(&done);
         let other = scope.spawn(|| {
             for _ in 0..300 {
-                come_and_go(&volume, granted, 7, b"one");
+                set_and_remove(&volume, granted, 7, b"one");
             }
         });
         for _ in 0..300 {
-            come_and_go(&volume, denied, 0, b"two");
+            set_and_remove(&volume, denied, 0, b"two");
         }
         other.join().unwrap();
     });
@@ -84,10 +84,10 @@ fn beside(args: &[&str]) {
     e2fs::assert_clean(&image.path());
 }
 
-/// Has the others stop, whatever happens.
-struct Done<'a>(&'a AtomicBool);
+/// Stops the other threads when it is dropped, so that a panic stops them, too.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -95,15 +95,24 @@ impl Drop for Done<'_> {
 
 #[test]
 fn lists_in_blocks_without_a_journal() {
-    beside(&["-t", "ext4", "-I", "128", "-b", "1024", "-O", "^has_journal,^metadata_csum"]);
+    check_beside_changes(&[
+        "-t",
+        "ext4",
+        "-I",
+        "128",
+        "-b",
+        "1024",
+        "-O",
+        "^has_journal,^metadata_csum",
+    ]);
 }
 
 #[test]
 fn lists_in_blocks_with_a_journal() {
-    beside(&["-t", "ext4", "-I", "128", "-b", "1024", "-e", "remount-ro"]);
+    check_beside_changes(&["-t", "ext4", "-I", "128", "-b", "1024", "-e", "remount-ro"]);
 }
 
 #[test]
 fn lists_in_inodes() {
-    beside(&["-t", "ext4", "-I", "256", "-b", "1024"]);
+    check_beside_changes(&["-t", "ext4", "-I", "256", "-b", "1024"]);
 }

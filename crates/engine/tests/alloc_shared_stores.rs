@@ -1,6 +1,6 @@
-//! In steady state no two cores meet in the allocator.
+//! In steady state the allocator of one thread makes no shared stores with other threads.
 //!
-//! Counts with the lock statistics, hence alone in its process:
+//! The lock statistics count the whole process, so this test has a process of its own:
 //! `cargo test -p nextent --features lockstat,lab --test alloc_shared_stores`.
 #![cfg(all(feature = "lockstat", feature = "lab"))]
 
@@ -17,16 +17,16 @@ use std::time::Duration;
 
 const THREADS: usize = 4;
 const ROUNDS: u64 = 400;
-/// Allocations a round.
+/// Allocations in a round.
 const APPENDS: u64 = 128;
 
-struct Inodes {
+struct TestVolume {
     store: Arc<Store>,
     blocks: BlockAlloc,
     inodes: InodeAlloc,
 }
 
-fn open() -> Option<Inodes> {
+fn open() -> Option<TestVolume> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     if let Err(skip) = e2fs::mke2fs(&path, 1 << 30, &["-t", "ext4"]) {
@@ -42,13 +42,13 @@ fn open() -> Option<Inodes> {
     let store = Arc::new(Store::without_journal(Arc::new(device), &options).unwrap());
     let blocks = BlockAlloc::open(store.clone(), geo, 1000, &[]).unwrap();
     let inodes = InodeAlloc::new(&blocks);
-    Some(Inodes { store, blocks, inodes })
+    Some(TestVolume { store, blocks, inodes })
 }
 
-/// A file that grows by 2 blocks 128 times and is emptied, with and without a window, and comes
-/// and goes.
-fn round(volume: &Inodes) {
-    let Inodes { store, blocks, inodes } = volume;
+/// Creates a file, grows it by 2 blocks 128 times and truncates it, with and without a window, and
+/// unlinks it.
+fn round(volume: &TestVolume) {
+    let TestVolume { store, blocks, inodes } = volume;
     let h = store.start(8).unwrap();
     let ino = inodes.allocate(&h, InodeNo(2), InodeKind::File, 0).unwrap();
     drop(h);
@@ -71,11 +71,11 @@ fn round(volume: &Inodes) {
     inodes.free(&h, ino, false).unwrap();
 }
 
-/// Where threads wait for each other, a number of times.
-struct Gate(AtomicUsize);
+/// A barrier that threads use several times.
+struct Rendezvous(AtomicUsize);
 
-impl Gate {
-    /// Waits until all threads have come for the `turn`th time; true for the last.
+impl Rendezvous {
+    /// Waits until all threads have arrived for the `turn`th time. Returns true in the last one.
     fn wait(&self, turn: usize) -> bool {
         let last = self.0.fetch_add(1, Ordering::SeqCst) + 1 == turn * THREADS;
         while self.0.load(Ordering::SeqCst) < turn * THREADS {
@@ -86,23 +86,23 @@ impl Gate {
 }
 
 #[test]
-fn threads_do_not_meet() {
+fn threads_make_no_shared_stores() {
     let Some(volume) = open() else { return };
-    let gate = Gate(AtomicUsize::new(0));
+    let rendezvous = Rendezvous(AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                // Leases, quotas and loaded groups first.
+                // The first rounds take leases and quotas and load groups.
                 nextent_sync::current_slot();
-                gate.wait(1);
+                rendezvous.wait(1);
                 round(&volume);
-                if gate.wait(2) {
+                if rendezvous.wait(2) {
                     stats::enable();
                     stats::reset();
                 }
-                gate.wait(3);
+                rendezvous.wait(3);
                 (0..ROUNDS).for_each(|_| round(&volume));
-                gate.wait(4);
+                rendezvous.wait(4);
                 stats::disable();
             });
         }

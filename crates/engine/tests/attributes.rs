@@ -1,4 +1,4 @@
-//! Extended attributes and access lists on images of every kind, here and under Linux.
+//! Extended attributes and access lists on images of every kind, by the engine and by Linux.
 
 mod common;
 
@@ -38,7 +38,8 @@ fn file(volume: &Inodes, parent: InodeNo, name: &str) -> InodeNo {
     made.unwrap().ino
 }
 
-/// Files with attributes of all sizes, many with the same ones, and directories that hand lists on.
+/// Makes files with attributes of all sizes, many of them equal, and directories whose default
+/// lists new files inherit.
 fn fill(volume: &Inodes) {
     let root = Cred::root();
     let dir = volume.mkdir(&root, ROOT_INO, b"attributes", 0o755).unwrap().ino;
@@ -62,7 +63,7 @@ fn fill(volume: &Inodes) {
     set(volume, lists, "system.posix_acl_access", &example());
     let below = volume.mkdir(&root, lists, b"below", 0o777).unwrap().ino;
     let deep = file(volume, below, "deep");
-    assert_eq!(volume.getattr(deep).unwrap().mode, 0o660, "mask and others cut the mode");
+    assert_eq!(volume.getattr(deep).unwrap().mode, 0o660, "mask and others limit the mode");
     volume.setattr(&root, deep, &SetAttr { mode: Some(0o640), ..SetAttr::default() }).unwrap();
     volume.symlink(&root, lists, b"link", b"below").unwrap();
 }
@@ -85,7 +86,7 @@ fn run(program: &str, args: &[&str], at: &Path) {
     assert!(done.is_ok_and(|status| status.success()), "{program} {args:?}");
 }
 
-/// Linux changes attributes of which some are shared.
+/// Linux changes attributes, some of which are in shared blocks.
 fn kernel_changes(image: &Image) -> Result<(), Skip> {
     if Command::new("setfattr").arg("--version").output().is_err() {
         return Err(Skip::missing("setfattr"));
@@ -141,9 +142,9 @@ fn linux_and_e2fsck_agree() {
     }
 }
 
-/// An owner outside of the file's group who sets an access list loses set-group-id, as with chmod.
+/// An access list set by an owner outside of the file's group clears set-group-id, as chmod does.
 #[test]
-fn set_group_id_goes_when_an_outsider_sets_a_list() {
+fn an_owner_outside_the_group_clears_set_group_id_by_a_list() {
     let image = need!(Image::make(16 << 20, &["-t", "ext4"]));
     let volume = image.open();
     let root = Cred::root();
@@ -158,7 +159,7 @@ fn set_group_id_goes_when_an_outsider_sets_a_list() {
         (&outsider, access, Some(&extended), 0o0770),
         (&outsider, access, Some(&minimal), 0o0751),
         (&member, access, Some(&minimal), 0o2751),
-        // Linux leaves the mode alone when a list goes, and for what new files take.
+        // Linux does not change the mode when a list is removed or a default list is set.
         (&outsider, access, None, 0o2755),
         (&outsider, default, Some(&extended), 0o2755),
     ];
@@ -183,7 +184,7 @@ fn set_group_id_goes_when_an_outsider_sets_a_list() {
 }
 
 #[test]
-fn verbs_answer_as_linux_does() {
+fn calls_return_the_results_of_linux() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
     let volume = image.open();
     let root = Cred::root();
@@ -223,15 +224,15 @@ fn lists_grant_and_refuse() {
     assert!(!may(2000, 0, Access::WRITE));
     assert!(!may(2000, 99, Access::READ));
     volume.setattr(&root, ino, &SetAttr { mode: Some(0o740), ..SetAttr::default() }).unwrap();
-    assert!(!may(1000, 1, Access::WRITE), "the mask went with the mode");
+    assert!(!may(1000, 1, Access::WRITE), "chmod changed the mask");
     let minimal = list(&[(Tag::UserObj, 6), (Tag::GroupObj, 4), (Tag::Other, 4)]);
     set(&volume, ino, "system.posix_acl_access", &minimal);
     assert_eq!(volume.getattr(ino).unwrap().mode, 0o644);
-    assert!(volume.listxattr(&root, ino).unwrap().is_empty(), "the mode says it all");
+    assert!(volume.listxattr(&root, ino).unwrap().is_empty(), "the mode is equivalent to the list");
 }
 
 #[test]
-fn values_in_inodes_of_their_own_are_read() {
+fn values_in_ea_inodes_are_read() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "ea_inode"]));
     if Command::new("setfattr").arg("--version").output().is_err() {
         return Skip::missing("setfattr").note();

@@ -1,4 +1,4 @@
-//! One file's life on images of every kind, judged by e2fsck.
+//! Create, write, read and close on images of every kind, checked by e2fsck.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn create_write_read_close() {
 }
 
 #[test]
-fn a_file_without_a_name_lives_while_it_is_open() {
+fn an_unlinked_file_exists_while_it_is_open() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "orphan_file"]));
     let root = Cred::root();
     let volume = image.open();
@@ -68,7 +68,7 @@ fn a_file_without_a_name_lives_while_it_is_open() {
     volume.open_file(&root, left.ino, Access::READ).unwrap();
     close(&volume);
     drop(volume);
-    // The file still open is an orphan that the next open finishes.
+    // The open file is an orphan, which the next open of the volume frees.
     let volume = image.open();
     assert!(volume.getattr(left.ino).is_err());
     assert_eq!(volume.resolve(&root, b"/named", true).unwrap().size, 5);

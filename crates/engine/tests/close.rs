@@ -1,9 +1,9 @@
-//! `Inodes::close` beside operations: what was synced, and what an operation reported as done, is
-//! in the closed image; later operations are refused; the image is clean.
+//! `Inodes::close` while other threads run operations. The closed image is clean and has the
+//! effects of all operations that succeeded. Later operations fail.
 
 mod common;
 
-use common::dio::{BLOCK, file, stale};
+use common::direct::{BLOCK, file, stale};
 use common::{Image, KINDS, VolumeFs};
 use nextent::inodes::{FallocateMode, Inodes, Wait};
 use nextent::{Error, OpenOptions};
@@ -15,14 +15,14 @@ fn opened(device: &Arc<impl BlockDevice + 'static>) -> Inodes {
     Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
 }
 
-/// The image must be clean without a replay: e2fsck -fn does none.
+/// Checks that the image is clean without a replay; e2fsck -fn does none.
 fn assert_clean(device: &MemoryDevice, image: &Image) {
     device.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
 }
 
-/// Creates and syncs files until it is refused; the names of those that were created, and of those
-/// that were synced.
+/// Creates and syncs files until a call fails with `EROFS`. Returns the names of the created and
+/// of the synced files.
 fn create_and_sync(fs: &VolumeFs<'_>, thread: usize) -> (Vec<String>, Vec<String>) {
     let (mut made, mut synced) = (Vec::new(), Vec::new());
     for n in 0.. {
@@ -45,7 +45,7 @@ fn create_and_sync(fs: &VolumeFs<'_>, thread: usize) -> (Vec<String>, Vec<String
     (made, synced)
 }
 
-fn close_beside_creations(kind: &[&str], rounds: u64, threads: usize, flush: Duration) {
+fn close_during_creations(kind: &[&str], rounds: u64, threads: usize, flush: Duration) {
     let image = need!(Image::make(64 << 20, kind));
     for round in 0..rounds {
         let memory = MemoryDevice::load(&image.path()).unwrap();
@@ -82,29 +82,28 @@ fn close_beside_creations(kind: &[&str], rounds: u64, threads: usize, flush: Dur
 }
 
 #[test]
-fn what_was_synced_beside_a_close_is_kept() {
-    close_beside_creations(KINDS[0].1, 60, 3, Duration::ZERO);
+fn files_synced_during_a_close_are_kept() {
+    close_during_creations(KINDS[0].1, 60, 3, Duration::ZERO);
 }
 
 #[test]
-fn what_was_synced_beside_a_close_is_kept_with_slow_flushes() {
-    close_beside_creations(KINDS[0].1, 20, 12, Duration::from_millis(3));
+fn files_synced_during_a_close_are_kept_with_slow_flushes() {
+    close_during_creations(KINDS[0].1, 20, 12, Duration::from_millis(3));
 }
 
 #[test]
-fn what_was_synced_fast_beside_a_close_is_kept() {
-    close_beside_creations(&["-t", "ext4", "-O", "fast_commit"], 40, 3, Duration::ZERO);
+fn files_synced_by_fast_commits_during_a_close_are_kept() {
+    close_during_creations(&["-t", "ext4", "-O", "fast_commit"], 40, 3, Duration::ZERO);
 }
 
 #[test]
-fn what_was_synced_beside_a_close_is_kept_without_a_journal() {
-    close_beside_creations(&["-t", "ext4", "-O", "^has_journal"], 20, 3, Duration::ZERO);
+fn files_synced_during_a_close_are_kept_without_a_journal() {
+    close_during_creations(&["-t", "ext4", "-O", "^has_journal"], 20, 3, Duration::ZERO);
 }
 
-/// Direct writes into allocated blocks, whose conversions are deferred: a write that succeeded is
-/// in the closed image.
+/// The writes go to unwritten blocks, so their conversions are deferred.
 #[test]
-fn direct_writes_beside_a_close_are_kept() {
+fn direct_writes_during_a_close_are_kept() {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
     let start = device.snapshot();
     for round in 0..40 {
@@ -148,7 +147,8 @@ fn direct_writes_beside_a_close_are_kept() {
     }
 }
 
-/// sync(2) and fsync(2) of a frozen volume return: all is durable and nothing can change.
+/// In a frozen volume everything is durable and nothing can change, so sync(2) and fsync(2) need
+/// not wait.
 #[test]
 fn a_sync_of_a_frozen_volume_returns() {
     let image = need!(Image::make(64 << 20, KINDS[0].1));
@@ -170,8 +170,8 @@ fn a_sync_of_a_frozen_volume_returns() {
     assert_clean(&device, &image);
 }
 
-/// A close ends a freeze, also one that another thread asks for at the same time, and an operation
-/// that waits for the thaw is refused or done.
+/// A close ends a freeze, even one that another thread starts at the same time. An operation that
+/// waits for the thaw succeeds or fails.
 #[test]
 fn a_frozen_volume_closes() {
     let image = need!(Image::make(64 << 20, KINDS[0].1));
@@ -197,9 +197,9 @@ fn a_frozen_volume_closes() {
     }
 }
 
-/// The second of two callers returns when the volume is closed, not before.
+/// The second of two callers returns only after the volume is closed.
 #[test]
-fn a_second_close_waits() {
+fn a_second_close_waits_for_the_first() {
     let image = need!(Image::make(64 << 20, KINDS[0].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));

@@ -1,5 +1,5 @@
-//! Power cuts at every point of a mixed workload: what is left is recovered by this crate and, by
-//! itself, by e2fsck; both must come out clean and with all that fsync promised.
+//! Power cuts at every point of a mixed workload. The engine and e2fsck each recover a copy of the
+//! image. Both copies must be clean and have everything that an fsync made durable.
 
 mod common;
 
@@ -15,7 +15,7 @@ use nextent_testkit::{
     check_promises, e2fs, need, run_together,
 };
 
-/// Recovers `image` by opening it, then by e2fsck; says what is wrong.
+/// Recovers one copy of `image` by an open and another by e2fsck. An error describes what is wrong.
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let device = Arc::new(image.snapshot());
@@ -30,7 +30,7 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     device.save(&ours).map_err(|error| error.to_string())?;
     let report = e2fs::e2fsck(&ours).map_err(|skip| skip.to_string())?;
     if !report.is_clean() {
-        return Err(format!("recovered by us: {report:?}"));
+        return Err(format!("recovered by the engine: {report:?}"));
     }
     let theirs = dir.path().join("theirs");
     image.save(&theirs).map_err(|error| error.to_string())?;
@@ -45,7 +45,7 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     check_changes(&VolumeFs(&volume), info, STEPS)
 }
 
-/// Steps of files that are changed in every way.
+/// Number of changes of every kind per file.
 const STEPS: usize = 25;
 
 fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
@@ -59,7 +59,7 @@ fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
             let (fs, device) = (&fs, &device);
             scope.spawn(move || append_with_promises(fs, device, file, 12, 3000).unwrap());
         }
-        // Files mapped by pointers cannot be changed in every way.
+        // Some kinds of changes need extents.
         if volume.geometry().features.has(Incompat::EXTENTS) {
             let file = seed as u32;
             let (fs, device) = (&fs, &device);
@@ -89,8 +89,8 @@ fn power_cuts_on_ext3() {
     explore(KINDS[9].1, 9, 60, 80);
 }
 
-/// Opening and closing write the superblock while the log is empty: no power cut may tear it, also
-/// while a recovery ends.
+/// Open and close write the superblock while the log is empty. No power cut may leave it torn, also
+/// at the end of a recovery.
 #[test]
 fn power_cuts_while_opening_and_closing() {
     let image = need!(Image::make(24 << 20, KINDS[1].1));
@@ -111,9 +111,9 @@ fn power_cuts_while_opening_and_closing() {
     }
 }
 
-/// A superblock of which half a write arrived has a wrong checksum; the log holds it whole.
+/// After half of a write the superblock has a wrong checksum; the log has a whole copy.
 #[test]
-fn a_torn_superblock_is_mended_by_the_log() {
+fn the_log_repairs_a_torn_superblock() {
     let image = need!(Image::make(24 << 20, KINDS[0].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let tear = |device: &MemoryDevice| {
@@ -132,13 +132,13 @@ fn a_torn_superblock_is_mended_by_the_log() {
     let by_e2fsck = open(&Arc::new(MemoryDevice::load(&theirs.path()).unwrap())).unwrap();
     assert!(by_e2fsck.resolve(&Cred::root(), b"/file", false).is_ok());
     close(&by_e2fsck);
-    let mended = open(&torn).unwrap();
-    assert!(mended.resolve(&Cred::root(), b"/file", false).is_ok());
-    close(&mended);
-    drop(mended);
+    let repaired = open(&torn).unwrap();
+    assert!(repaired.resolve(&Cred::root(), b"/file", false).is_ok());
+    close(&repaired);
+    drop(repaired);
     torn.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
-    // With an empty log there is nothing to mend it from.
+    // An empty log has no copy.
     close(&volume);
     assert!(open(&tear(&device)).is_err());
 }

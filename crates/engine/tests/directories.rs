@@ -1,4 +1,4 @@
-//! Large directories through a whole volume: growth, churn, and what Linux makes of them.
+//! Large directories: growth, churn, and use by Linux.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn linux_and_e2fsck_agree() {
     }
 }
 
-/// One whole scan, a few entries a call; each name once.
+/// Scans the whole directory, a few entries a call. Each name must be there once.
 fn scan(volume: &Inodes, dir: InodeNo, step: usize) -> BTreeSet<Vec<u8>> {
     let mut seen = BTreeSet::new();
     let mut cookie = 0;
@@ -114,7 +114,7 @@ fn scan(volume: &Inodes, dir: InodeNo, step: usize) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn scans_see_what_stays_exactly_once_while_others_change_the_rest() {
+fn scans_return_unchanged_names_exactly_once() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-b", "1024"]));
     let volume = image.open();
     let root = Cred::root();
@@ -151,13 +151,13 @@ fn scans_see_what_stays_exactly_once_while_others_change_the_rest() {
 }
 
 #[test]
-fn directories_and_files_inside_their_inodes_are_read() {
+fn inline_directories_and_files_are_read() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "inline_data"]));
     let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
     for n in 0..12 {
         let dir = mount.join(format!("dir{n}"));
         std::fs::create_dir(&dir).unwrap();
-        // From nothing over the inode and its attributes' area to a block.
+        // Sizes from 0, over inline data and its attribute, to a block.
         for file in 0..n * n {
             std::fs::write(dir.join(format!("f{file}")), vec![b'x'; n * file]).unwrap();
         }
@@ -179,7 +179,7 @@ fn directories_and_files_inside_their_inodes_are_read() {
 }
 
 #[test]
-fn blocks_that_linux_cannot_mount_here() {
+fn block_sizes_above_the_page_size() {
     for size in ["8192", "65536"] {
         let image = need!(Image::make(256 << 20, &["-t", "ext4", "-b", size]));
         let volume = image.open();
@@ -195,8 +195,8 @@ fn blocks_that_linux_cannot_mount_here() {
 }
 
 #[test]
-fn directories_packed_and_indexed_by_e2fsck() {
-    // mke2fs -d writes directories without an index, e2fsck -D gives them one without any gap.
+fn directories_indexed_by_e2fsck_have_no_gaps() {
+    // mke2fs -d writes directories without an index; e2fsck -D packs and indexes them.
     let tree = tempfile::tempdir().unwrap();
     for n in 0..1500 {
         std::fs::write(tree.path().join(format!("a file with number {n}")), b"").unwrap();
@@ -227,7 +227,7 @@ fn directories_packed_and_indexed_by_e2fsck() {
     }
 }
 
-/// A directory that was removed while it is open has no names, whatever its blocks say.
+/// A directory that was removed while it was open has no names, although its blocks have entries.
 #[test]
 fn an_open_directory_that_was_removed_lists_nothing() {
     for (kind, files) in [(&["-t", "ext4", "-b", "1024"][..], 400), (&["-t", "ext4"], 3)] {
@@ -270,9 +270,9 @@ fn an_open_directory_that_was_removed_lists_nothing() {
     }
 }
 
-/// A volume whose feature `dir_index` was taken away: directories that change have no index then.
+/// Without the feature `dir_index`, a change of a directory drops its index.
 #[test]
-fn an_index_ends_with_the_feature() {
+fn a_change_without_dir_index_drops_the_index() {
     let args = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"];
     let image = need!(Image::make(16 << 20, &args));
     let (root, regular) = (Cred::root(), NewNode::Regular);

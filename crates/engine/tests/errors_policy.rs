@@ -1,5 +1,5 @@
-//! What `errors=` does when damage is met: the note in the superblock is on the device when the
-//! call that met the damage returns, and says what and where.
+//! The effect of `errors=` when a call finds damage. The record in the superblock is on the device
+//! when the call returns, and has the kind and the place of the damage.
 
 mod common;
 
@@ -16,7 +16,7 @@ const BLOCK: u64 = 1024;
 const ARGS: &[&str] = &["-t", "ext4", "-b", "1024"];
 
 fn on_device(device: &MemoryDevice) -> Superblock {
-    // What a crash now would leave: the log may hold the newer superblock.
+    // The log may have the newer superblock, so recover a snapshot, as after a crash.
     let copy = Arc::new(device.snapshot());
     drop(Inodes::open(copy.clone(), &OpenOptions::default()).unwrap());
     let mut sb = [0; 1024];
@@ -24,13 +24,13 @@ fn on_device(device: &MemoryDevice) -> Superblock {
     Superblock::read(&sb).unwrap()
 }
 
-/// A directory and a file, and a place in the first block of each that is not the other's.
-struct Base {
+/// A volume with a directory, and the directory's inode and first block.
+struct BaseVolume {
     device: MemoryDevice,
     dir: (InodeNo, BlockNo),
 }
 
-fn base() -> Result<Base, Skip> {
+fn base() -> Result<BaseVolume, Skip> {
     let image = Image::make(16 << 20, ARGS)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
@@ -41,7 +41,7 @@ fn base() -> Result<Base, Skip> {
     let block = BlockNo(volume.fiemap(ino, 0, BLOCK, 1).unwrap()[0].physical / BLOCK);
     volume.close().unwrap();
     drop(volume);
-    Ok(Base { device: device.snapshot(), dir: (ino, block) })
+    Ok(BaseVolume { device: device.snapshot(), dir: (ino, block) })
 }
 
 fn options(policy: ErrorPolicy) -> OpenOptions {
@@ -52,9 +52,10 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(field).trim_end_matches('\0').to_owned()
 }
 
-/// Opens with `policy` and looks into the directory, whose block is damaged or cannot be read.
-fn meet(
-    base: &Base,
+/// Opens with `policy` and looks up a name in the directory, whose block is damaged or cannot be
+/// read.
+fn find_damage(
+    base: &BaseVolume,
     policy: ErrorPolicy,
     unreadable: bool,
 ) -> (Arc<FaultDevice<MemoryDevice>>, Inodes) {
@@ -77,7 +78,7 @@ fn meet(
     (device, volume)
 }
 
-fn check_note(base: &Base, device: &MemoryDevice, unreadable: bool) {
+fn check_note(base: &BaseVolume, device: &MemoryDevice, unreadable: bool) {
     let sb = on_device(device);
     assert!(sb.state.get() & state::ERROR != 0);
     assert!(sb.error_count.get() >= 1);
@@ -95,14 +96,14 @@ fn check_note(base: &Base, device: &MemoryDevice, unreadable: bool) {
 }
 
 #[test]
-fn going_on() {
+fn errors_continue() {
     let base = need!(base());
     for unreadable in [false, true] {
-        let (device, volume) = meet(&base, ErrorPolicy::Continue, unreadable);
+        let (device, volume) = find_damage(&base, ErrorPolicy::Continue, unreadable);
         check_note(&base, device.inner(), unreadable);
         assert!(!volume.is_read_only());
         VolumeFs(&volume).create("/more", 0o600).unwrap();
-        // The same again only counts.
+        // Repeated errors only increment the count.
         for _ in 0..3 {
             let _ = volume.lookup(&Cred::root(), base.dir.0, b"inside").unwrap_err();
         }
@@ -112,10 +113,10 @@ fn going_on() {
 }
 
 #[test]
-fn reading_only() {
+fn errors_read_only() {
     let base = need!(base());
     for unreadable in [false, true] {
-        let (device, volume) = meet(&base, ErrorPolicy::ReadOnly, unreadable);
+        let (device, volume) = find_damage(&base, ErrorPolicy::ReadOnly, unreadable);
         check_note(&base, device.inner(), unreadable);
         assert!(volume.is_read_only());
         let made = volume.mkdir(&Cred::root(), ROOT_INO, b"more", 0o755);
@@ -127,10 +128,10 @@ fn reading_only() {
 }
 
 #[test]
-fn stopping() {
+fn errors_abort() {
     let base = need!(base());
     for unreadable in [false, true] {
-        let (device, volume) = meet(&base, ErrorPolicy::Abort, unreadable);
+        let (device, volume) = find_damage(&base, ErrorPolicy::Abort, unreadable);
         check_note(&base, device.inner(), unreadable);
         assert!(volume.is_read_only());
         let block = base.dir.1.to_string();
@@ -145,7 +146,7 @@ fn stopping() {
     }
 }
 
-/// A bitmap that cannot be trusted: its group is left alone, which is noted too.
+/// A group with a damaged bitmap is not used, and the superblock records the damage.
 #[test]
 fn damaged_bitmaps() {
     let image = need!(Image::make(16 << 20, ARGS));
@@ -163,9 +164,9 @@ fn damaged_bitmaps() {
     assert_eq!(sb.first_error_errcode, error_code::EFSBADCRC);
 }
 
-/// Errors of file data are the file's own.
+/// An error of file data does not mark the volume as damaged.
 #[test]
-fn data_is_not_the_volume() {
+fn data_errors_are_no_damage_of_the_volume() {
     let base = need!(base());
     let device = Arc::new(FaultDevice::new(base.device.snapshot(), 1));
     let volume = Inodes::open(device.clone(), &options(ErrorPolicy::ReadOnly)).unwrap();

@@ -1,4 +1,4 @@
-//! Fast commits that the kernel wrote before a power cut, replayed here.
+//! Replay of fast commits that the kernel wrote before a power cut.
 
 mod common;
 
@@ -14,7 +14,7 @@ use nextent_testkit::{Access, Explorer, KernelMount, PosixFs, Skip, e2fs, need};
 use std::fs::File;
 use std::io::Write;
 
-/// Writes below `root` and syncs each file by itself, which makes fast commits.
+/// Writes files below `root` and syncs each, which makes fast commits.
 fn work(root: &std::path::Path) {
     let sync = |path: &std::path::Path| File::open(path).unwrap().sync_all().unwrap();
     for n in 0..6u8 {
@@ -36,13 +36,13 @@ fn work(root: &std::path::Path) {
     cut.sync_all().unwrap();
 }
 
-/// What a power cut leaves of fast commits by the kernel, and the tree that was synced.
+/// An image as after a power cut, with fast commits of the kernel, and the tree that was synced.
 fn cut(args: &[&str]) -> Result<(MemoryDevice, Tree), Skip> {
     let image = Image::make(64 << 20, args)?;
     let mount = KernelMount::new(&image.path(), Access::ReadWrite)?;
     work(mount.path());
     let wanted = walk(&HostDir::new(mount.path())).unwrap();
-    // The image as it is while mounted is what a power cut would leave.
+    // A copy of the mounted image is the state after a power cut.
     let cut = MemoryDevice::load(&image.path()).unwrap();
     mount.unmount();
     Ok((cut, wanted))
@@ -75,7 +75,7 @@ const KINDS: [&[&str]; 3] = [
 ];
 
 #[test]
-fn what_the_kernel_synced_is_there() {
+fn the_kernels_fast_commits_are_replayed() {
     for args in KINDS {
         let (cut, wanted) = need!(cut(args));
         let read_only = OpenOptions::new().read_only(true);
@@ -103,16 +103,16 @@ fn recovered_by_e2fsck(image: &MemoryDevice) -> Result<(), String> {
     }
 }
 
-/// Whether the area of fast commits begins with one, be it void: a head of tag 9 and length 8.
+/// Whether the fast-commit area begins with a fast commit, valid or void: a head of tag 9 and
+/// length 8.
 fn has_fast_commits(image: &MemoryDevice) -> bool {
     let block = if image.to_bytes()[1024 + 24] == 0 { 1024 } else { 4096 };
     image.to_bytes().chunks(block).any(|block| block.starts_with(&[9, 0, 8, 0, 0, 0, 0, 0]))
 }
 
-/// Wherever the power is cut again while the volume is recovered, the next recovery comes to the
-/// same.
+/// After a power cut at any point of a recovery, the next recovery has the same result.
 #[test]
-fn recovery_may_be_cut_too() {
+fn a_power_cut_may_interrupt_recovery() {
     for args in KINDS {
         let (cut, wanted) = need!(cut(args));
         let device = Arc::new(RecordingDevice::new(cut));
@@ -124,7 +124,8 @@ fn recovery_may_be_cut_too() {
             let device = Arc::new(image.snapshot());
             let volume = Inodes::open(device.clone(), &OpenOptions::default())
                 .map_err(|error| error.to_string())?;
-            // e2fsck 1.47 cannot replay what the kernel left here, but what we made of it.
+            // e2fsck 1.47 cannot replay the kernel's log here, but the log that this recovery
+            // leaves.
             if volume.recovery().fast_commits == 0 && !has_fast_commits(&image) {
                 recovered_by_e2fsck(&image)?;
                 judged.fetch_add(1, Ordering::Relaxed);
@@ -143,9 +144,9 @@ fn recovery_may_be_cut_too() {
     }
 }
 
-/// Cut after cut, each a little later in the recovery of what the last one left.
+/// Each power cut comes a little later in the recovery of the image that the previous cut left.
 #[test]
-fn recovery_may_be_cut_many_times() {
+fn many_power_cuts_may_interrupt_recovery() {
     let (mut image, wanted) = need!(cut(KINDS[0]));
     for n in 0..20 {
         let device = Arc::new(RecordingDevice::new(image));
@@ -159,7 +160,7 @@ fn recovery_may_be_cut_many_times() {
     assert_e2fsck_clean(&device);
 }
 
-/// A check judges the volume as it will be, and changes nothing.
+/// A check reports on the volume after a replay, and changes nothing.
 #[test]
 fn a_check_replays_in_memory() {
     for args in KINDS {

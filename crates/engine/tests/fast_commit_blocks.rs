@@ -1,10 +1,10 @@
-//! Blocks that a fast commit names belong to its file until the whole transaction is durable, also
-//! when the file loses them meanwhile: no other file may write over them before, and trim leaves
-//! them alone.
+//! Blocks that a fast commit names belong to its file until the whole transaction is durable, even
+//! if the file loses them meanwhile. Until then no other file may get them, and trim must not
+//! discard them.
 
 mod common;
 
-use common::{Image, VolumeFs, assert_kept, close, open_untimed, two_files};
+use common::{Image, VolumeFs, assert_durable, close, create_two_files, open_without_timer};
 use nextent::inodes::{FallocateMode, Inodes};
 use nextent::{Cred, OpenOptions};
 use nextent_device::MemoryDevice;
@@ -13,13 +13,13 @@ use nextent_testkit::{PosixFs, RenameFlags, XattrFlags, e2fs, need};
 
 const SMALL: &[&str] = &["-t", "ext4", "-O", "fast_commit", "-J", "size=8"];
 const KIB1: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=4"];
-/// Bytes of the file that is made durable.
+/// Size of the durable file.
 const LEN: usize = 6 << 20;
 
-/// Ways in which a file loses blocks.
-type Lose = (&'static str, fn(&VolumeFs<'_>));
+/// A name, and an operation by which `/a` loses blocks.
+type BlockLoss = (&'static str, fn(&VolumeFs<'_>));
 
-const LOSE: [Lose; 6] = [
+const LOSSES: [BlockLoss; 6] = [
     ("truncate", |fs| fs.truncate("/a", 0).unwrap()),
     ("unlink", |fs| fs.unlink("/a").unwrap()),
     ("replace", |fs| {
@@ -33,20 +33,20 @@ const LOSE: [Lose; 6] = [
     }),
 ];
 
-/// However the file loses its blocks, another that is written next does not get them, and is
-/// written as a whole although there is no room beside them.
+/// After each kind of loss, another file is written that needs more than the other free blocks. It
+/// is written completely, and gets none of the blocks before the commit.
 #[test]
 fn another_file_does_not_get_them() {
-    for (what, lose) in LOSE {
+    for (what, lose) in LOSSES {
         for args in [SMALL, KIB1] {
             let image = need!(Image::make(24 << 20, args));
-            let (device, volume) = two_files(&image, &OpenOptions::new());
+            let (device, volume) = create_two_files(&image, &OpenOptions::new());
             let fs = VolumeFs(&volume);
             fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
             fs.fsync("/a").unwrap();
             lose(&fs);
             fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap();
-            assert_kept(what, &device, LEN);
+            assert_durable(what, &device, LEN);
             close(&volume);
             device.save(&image.path()).unwrap();
             e2fs::assert_clean(&image.path());
@@ -54,12 +54,12 @@ fn another_file_does_not_get_them() {
     }
 }
 
-/// A file that is synced, emptied, written and synced again: the window that it keeps for its next
-/// bytes has none of the blocks of the first fsync.
+/// A file is synced, truncated to 0, written and synced again. Its window has none of the blocks of
+/// the first fsync.
 #[test]
 fn the_file_itself_does_not_get_them() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, &OpenOptions::new());
+    let (device, volume) = create_two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     let ino = volume.resolve(&Cred::root(), b"/a", false).unwrap().ino;
     volume.open_file(&Cred::root(), ino, nextent::inodes::Access::READ_WRITE).unwrap();
@@ -69,34 +69,34 @@ fn the_file_itself_does_not_get_them() {
     fs.fsync("/a").unwrap();
     fs.truncate("/a", 0).unwrap();
     volume.append(&Cred::root(), ino, &[b'B'; 100_000]).unwrap();
-    assert_kept("written anew", &device, 64 * 4096);
+    assert_durable("written again", &device, 64 * 4096);
     volume.release(ino).unwrap();
     close(&volume);
 }
 
-/// What is discarded reads as zeros here.
+/// The device reads discarded blocks as zeros.
 #[test]
-fn trim_leaves_them() {
+fn trim_does_not_discard_them() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, &OpenOptions::new());
+    let (device, volume) = create_two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
     fs.fsync("/a").unwrap();
     fs.unlink("/a").unwrap();
     let before = volume.trim(0..u64::MAX, 1).unwrap();
-    assert_kept("trim", &device, LEN);
-    // And has them once the removal is durable.
+    assert_durable("trim", &device, LEN);
+    // Trim discards them after the removal is durable.
     volume.sync().unwrap();
     let after = volume.trim(0..u64::MAX, 1).unwrap();
     assert!(after >= before + LEN as u64, "{before} bytes, then {after}");
     close(&volume);
 }
 
-/// Fast commits go on after blocks were freed; all that any of them promised is there.
+/// Fast commits continue after blocks were freed, and recovery restores all of them.
 #[test]
-fn fast_commits_go_on_beside_them() {
+fn fast_commits_continue_after_frees() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, &OpenOptions::new());
+    let (device, volume) = create_two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.write("/a", 0, &vec![b'A'; 1 << 20]).unwrap();
     fs.fsync("/a").unwrap();
@@ -104,24 +104,24 @@ fn fast_commits_go_on_beside_them() {
     fs.write("/b", 0, &vec![b'B'; 1 << 20]).unwrap();
     fs.fsync("/b").unwrap();
     let cut = Arc::new(device.snapshot());
-    let recovered = open_untimed(&cut, &OpenOptions::new());
+    let recovered = open_without_timer(&cut, &OpenOptions::new());
     assert!(recovered.recovery().fast_commits > 2, "{:?}", recovered.recovery());
     let b = VolumeFs(&recovered).read("/b", 0, 2 << 20).unwrap();
     assert!(b.len() == 1 << 20 && b.iter().all(|byte| *byte == b'B'));
     close(&recovered);
     drop(recovered);
-    assert_kept("beside", &device, 1 << 20);
+    assert_durable("beside", &device, 1 << 20);
     close(&volume);
     device.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
 }
 
-/// So many blocks are free at once where a part is.
-const PART: u64 = 300;
+/// Free blocks in the cases with some free blocks.
+const SOME_BLOCKS: u64 = 300;
 
-/// Nothing is free but `left` blocks, and 4 MiB that wait for a commit.
-fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
-    let (device, volume) = two_files(image, &OpenOptions::new());
+/// A volume with `left` free blocks, and 4 MiB that the allocator withholds until a commit.
+fn volume_with_withheld_blocks(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
+    let (device, volume) = create_two_files(image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.mkdir("/dir", 0o755).unwrap();
     let free = volume.statfs().unwrap().blocks_free;
@@ -131,7 +131,7 @@ fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
     fs.unlink("/rest").unwrap();
     volume.sync().unwrap();
     fs.create("/rest", 0o644).unwrap();
-    // A few less: the map may have other nodes than it had.
+    // A few blocks less, because the map may have other nodes than before.
     fs.allocate("/rest", 0, (all - left - (4 << 10) - 8) << 10, true).unwrap();
     volume.sync().unwrap();
     fs.write("/a", 0, &vec![b'A'; 4 << 20]).unwrap();
@@ -145,10 +145,10 @@ fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
     (device, volume)
 }
 
-type Take = (&'static str, fn(&Inodes, &VolumeFs<'_>));
+type Allocation = (&'static str, fn(&Inodes, &VolumeFs<'_>));
 
-/// Whatever needs a block gets it, by a commit that the caller waits for.
-const TAKE: [Take; 9] = [
+/// Operations that allocate. Each must wait for a commit that frees blocks.
+const ALLOCATIONS: [Allocation; 9] = [
     ("write", |_, fs| fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap()),
     ("append", |volume, _| {
         let ino = volume.resolve(&Cred::root(), b"/b", false).unwrap().ino;
@@ -185,10 +185,12 @@ const TAKE: [Take; 9] = [
 ];
 
 #[test]
-fn what_needs_a_block_waits_for_the_commit() {
-    for (left, (what, take)) in TAKE.into_iter().flat_map(|take| [(0, take), (PART, take)]) {
+fn an_allocation_waits_for_the_commit() {
+    for (left, (what, take)) in
+        ALLOCATIONS.into_iter().flat_map(|take| [(0, take), (SOME_BLOCKS, take)])
+    {
         let image = need!(Image::make(24 << 20, KIB1));
-        let (device, volume) = held_back(&image, left);
+        let (device, volume) = volume_with_withheld_blocks(&image, left);
         eprintln!("{what}, {left} blocks left");
         take(&volume, &VolumeFs(&volume));
         close(&volume);

@@ -1,5 +1,5 @@
-//! Crashes among fast commits, recovered by e2fsck: with blocks of 1, 2 and 4 KiB and many groups,
-//! so that the log has the first use of groups when fast commits follow it.
+//! Crashes between fast commits, recovered by e2fsck. The images have blocks of 1, 2 and 4 KiB and
+//! many groups, so that the log has the first use of a group when fast commits follow.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn make(kind: &[&str]) -> Result<(Image, MemoryDevice), nextent_testkit::Skip> {
     Ok((image, base))
 }
 
-/// Recovers `image` as Linux does where it boots.
+/// Recovers `image` by e2fsck, as Linux distributions do at boot.
 fn recovered(image: &MemoryDevice) -> Result<Arc<MemoryDevice>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
@@ -50,7 +50,7 @@ fn open(device: Arc<MemoryDevice>) -> Result<Inodes, String> {
 const HOW: Compare =
     Compare { times: true, root: false, owners: true, dir_sizes: true, xattrs: true, holes: true };
 
-/// The image that a power cut would leave now.
+/// The image after a power cut now.
 fn image_now(device: &RecordingDevice<MemoryDevice>) -> MemoryDevice {
     let recording = device.recording();
     recording.image_at(recording.events().len())
@@ -60,8 +60,8 @@ fn has_fast_commits(image: &MemoryDevice) -> bool {
     open(Arc::new(image.snapshot())).unwrap().recovery().fast_commits > 0
 }
 
-/// Repeats a sync until it was a fast commit. Syncs are full commits until the checkpoint thread
-/// has put all transactions in place, which takes any time on a busy machine.
+/// Repeats a sync until it is a fast commit. Syncs are full commits until the checkpoint thread has
+/// written all transactions in place, which may take long on a busy machine.
 fn sync_until_fast(device: &RecordingDevice<MemoryDevice>, sync: impl Fn()) {
     for _ in 0..1000 {
         if has_fast_commits(&image_now(device)) {
@@ -72,8 +72,8 @@ fn sync_until_fast(device: &RecordingDevice<MemoryDevice>, sync: impl Fn()) {
     }
 }
 
-/// After each of many syncs, what was written so far: new directories and files in other groups,
-/// files that lose their names, then a file that a fast commit carries.
+/// Recovers the image after each of many syncs. Before a sync the test makes directories and files
+/// in other groups, unlinks files, and then grows a file, which a fast commit records.
 #[test]
 fn after_each_sync() {
     for kind in KINDS {
@@ -121,9 +121,8 @@ fn after_each_sync() {
     }
 }
 
-/// Whether a full commit is durable and the fast commits before it are still there: e2fsck 1.47.0
-/// gives up at these and loses the log. Linux leaves them for good; here they go with the next
-/// flush.
+/// Whether the log has a durable full commit and, still, the fast commits before it. e2fsck 1.47.0
+/// then stops and loses the log. Linux never erases them; the engine does at the next flush.
 fn has_void_fast_commits(image: &MemoryDevice) -> Result<bool, String> {
     let bytes = image.to_bytes();
     let block = 1024 << bytes[1024 + 24];
@@ -131,7 +130,7 @@ fn has_void_fast_commits(image: &MemoryDevice) -> Result<bool, String> {
     Ok(some && open(Arc::new(image.snapshot()))?.recovery().fast_commits == 0)
 }
 
-/// Steps of files that are changed in every way.
+/// Number of changes of every kind per file.
 const STEPS: usize = 30;
 
 #[test]

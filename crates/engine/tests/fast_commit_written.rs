@@ -1,4 +1,4 @@
-//! Fast commits that are written here: replayed here, by e2fsck and by the kernel.
+//! Fast commits that the engine writes, replayed by the engine, e2fsck and the kernel.
 
 mod common;
 
@@ -27,18 +27,18 @@ fn open(device: &Arc<MemoryDevice>) -> Inodes {
     Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
 }
 
-/// Files are made durable by a full commit; then each grows, and is synced by itself.
+/// Makes files durable by a full commit; then grows each and syncs it by itself.
 fn work(volume: &Inodes) {
     let fs = VolumeFs(volume);
     for n in 0..6 {
         fs.create(&format!("/file{n}"), 0o644).unwrap();
         fs.write(&format!("/file{n}"), 0, &[1; 100]).unwrap();
     }
-    common::put_in_place(volume);
+    common::checkpoint_all(volume);
     for round in 0..2u64 {
         for n in 0..6u64 {
             let path = format!("/file{n}");
-            // Appended, with a hole, over what is there, far away.
+            // An append, a write beyond a hole, an overwrite, a write far away.
             let at = [100, 50_000 * round + 7000, 10, 200_000][n as usize % 4];
             fs.write(&path, at, &vec![n as u8 + 2; 9000 * (round as usize + 1)]).unwrap();
             fs.fsync(&path).unwrap();
@@ -47,7 +47,7 @@ fn work(volume: &Inodes) {
 }
 
 #[test]
-fn all_that_was_synced_is_there() {
+fn synced_data_is_recovered() {
     for args in KINDS {
         let image = need!(Image::make(64 << 20, args));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -55,7 +55,7 @@ fn all_that_was_synced_is_there() {
         work(&volume);
         let wanted = walk(&VolumeTree(&volume)).unwrap();
         let cut = device.snapshot();
-        // Nothing changed since: nothing is written.
+        // A sync without changes writes nothing.
         VolumeFs(&volume).fsync("/file1").unwrap();
         volume.close().unwrap();
 
@@ -85,9 +85,9 @@ fn writes(device: &RecordingDevice<MemoryDevice>) -> usize {
     recording.events().iter().filter(|event| matches!(event, Event::Write { .. })).count()
 }
 
-/// What a fast commit cannot tell is committed as a whole, and durable all the same.
+/// A change that the records cannot have makes a full commit.
 #[test]
-fn what_it_cannot_tell_is_a_full_commit() {
+fn other_changes_make_a_full_commit() {
     let image = need!(Image::make(64 << 20, KINDS[0]));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(RecordingDevice::new(base));
@@ -107,7 +107,7 @@ fn what_it_cannot_tell_is_a_full_commit() {
         ("grown", &|| fs.write("/a", 5000, &[3; 4096]).unwrap()),
     ];
     for (what, change) in cuts {
-        common::put_in_place(&volume);
+        common::checkpoint_all(&volume);
         change();
         let before = writes(&device);
         fs.fsync("/a").unwrap();
@@ -123,10 +123,10 @@ fn what_it_cannot_tell_is_a_full_commit() {
     e2fs::assert_clean(&image.path());
 }
 
-/// Blocks that a fast commit gave to one file go to another, as there is no room beside them: not
-/// in the same transaction.
+/// Another file needs the freed blocks of a file that a fast commit made durable, because no others
+/// are free. It gets them only in a later transaction.
 #[test]
-fn blocks_change_hands() {
+fn freed_blocks_are_reused_after_the_transaction() {
     let image = need!(Image::make(24 << 20, &["-t", "ext4", "-O", "fast_commit", "-J", "size=8"]));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = open(&device);
@@ -134,10 +134,10 @@ fn blocks_change_hands() {
     for name in ["/a", "/b"] {
         fs.create(name, 0o644).unwrap();
     }
-    common::put_in_place(&volume);
+    common::checkpoint_all(&volume);
     let info = CutInfo { cut: 0, variant: Variant::Prefix, marks: Vec::new() };
     for round in 0..20 {
-        // Most of what is free, so that it must be the same blocks.
+        // Most free blocks, so that both files need the same ones.
         fs.write("/a", 0, &vec![round; 6 << 20]).unwrap();
         fs.fsync("/a").unwrap();
         fs.truncate("/a", 0).unwrap();
@@ -151,9 +151,10 @@ fn blocks_change_hands() {
     e2fs::assert_clean(&image.path());
 }
 
-/// Many files, many threads, changes of other kinds in between; all that a sync promised is there.
+/// Many threads sync many files, with changes of other kinds in between. Recovery has every synced
+/// file.
 #[test]
-fn many_callers_share_them() {
+fn many_threads_share_fast_commits() {
     let image = need!(Image::make(64 << 20, KINDS[0]));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = open(&device);
@@ -188,9 +189,9 @@ fn many_callers_share_them() {
     e2fs::assert_clean(&image.path());
 }
 
-/// Recovers `image` by opening it, then by mounting it; says what is wrong. Not by e2fsck: 1.47.0
-/// cannot recover every such image, Linux's neither; it gives up at fast commits that a full one
-/// made void, and forgets what the log has of bitmaps.
+/// Recovers copies of `image` by an open and by a mount. An error describes what is wrong. e2fsck
+/// 1.47.0 cannot recover every such image, nor every one of Linux: it stops at fast commits that a
+/// full commit voided, and loses the log's changes of bitmaps.
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
@@ -200,12 +201,12 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     check_promises(&VolumeFs(&volume), info)?;
     check_changes(&VolumeFs(&volume), info, STEPS)?;
     volume.close().map_err(|error| format!("close: {error}"))?;
-    let clean = |who: &str| match e2fs::e2fsck(&path) {
-        Ok(report) if !report.is_clean() => Err(format!("recovered by {who}: {report:?}")),
+    let check_clean = |recoverer: &str| match e2fs::e2fsck(&path) {
+        Ok(report) if !report.is_clean() => Err(format!("recovered by {recoverer}: {report:?}")),
         _ => Ok(()),
     };
     device.save(&path).map_err(|error| error.to_string())?;
-    clean("us")?;
+    check_clean("the engine")?;
     image.save(&path).map_err(|error| error.to_string())?;
     let mount = match KernelMount::try_new(&path, Access::ReadWrite, "") {
         Ok(mount) => mount.map_err(|text| format!("refused by the kernel: {text}"))?,
@@ -215,14 +216,14 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let kept = check_promises(&host, info).and_then(|()| check_changes(&host, info, STEPS));
     mount.unmount();
     kept.map_err(|error| format!("recovered by the kernel: {error}"))?;
-    clean("the kernel")
+    check_clean("the kernel")
 }
 
-/// Steps of files that are changed in every way.
+/// Number of changes of every kind per file.
 const STEPS: usize = 40;
 
-/// The files that keep promises are synced by fast commits where these carry the change; the rest
-/// changes beside them.
+/// Fast commits sync the checked files if the records can have the change. Other files change at
+/// the same time.
 #[test]
 fn power_cuts() {
     let kinds = [

@@ -1,4 +1,4 @@
-//! Open files as values: what they allow, how they grow, when they end.
+//! Open files: access modes, growth and close.
 
 mod common;
 
@@ -11,7 +11,8 @@ use nextent_testkit::{e2fs, need};
 
 const STEP: u64 = 8192;
 
-/// Grows by small steps past every window, with and without the size, cut off now and then.
+/// Grows a file by small steps beyond every window, with and without a change of its size, and with
+/// truncations.
 #[test]
 fn grows_in_steps_on_every_kind() {
     for (kind, args) in KINDS.iter().filter(|(kind, _)| kind.starts_with("ext4")) {
@@ -50,10 +51,9 @@ fn grows_in_steps_on_every_kind() {
     }
 }
 
-/// What was set aside for a file goes on being its own when it is emptied while it is open, and
-/// is given up when it is closed.
+/// A truncation of an open file to 0 keeps its window; its last close releases it.
 #[test]
-fn goes_on_where_it_was_when_it_is_written_anew() {
+fn a_rewritten_file_uses_its_window() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let options = OpenOptions::new().commit_interval(Duration::ZERO);
@@ -67,18 +67,18 @@ fn goes_on_where_it_was_when_it_is_written_anew() {
         (all[0].physical, all.last().map(|last| last.physical + last.len).unwrap(), all.len())
     };
     let mut last = grow();
-    // Blocks that no transaction of the past knows of may be used again at once.
+    // Blocks that no past transaction has are reusable at once.
     for _ in 0..3 {
         file.set_len(0).unwrap();
         let next = grow();
         assert!(next.2 == 1 && (last.0..last.1).contains(&next.0), "{next:?} after {last:?}");
         last = next;
     }
-    // Others are behind what was set aside.
+    // Other files' blocks are behind the window.
     volume.sync().unwrap();
     file.set_len(0).unwrap();
     assert_eq!(grow(), (last.1, last.1 + 30 * STEP, 1));
-    // A cut that leaves something gives up what was set aside, and so does the last close.
+    // A truncation to more than 0 releases the window, and so does the last close.
     file.set_len(STEP).unwrap();
     assert!(grow().2 <= 2);
     file.set_len(0).unwrap();
@@ -96,7 +96,7 @@ fn goes_on_where_it_was_when_it_is_written_anew() {
 }
 
 #[test]
-fn keeps_to_what_it_was_opened_for_and_frees_what_has_no_name() {
+fn an_open_file_enforces_its_mode_and_frees_an_unlinked_inode() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "orphan_file"]));
     let root = Cred::root();
     let volume = image.open();

@@ -1,5 +1,5 @@
-//! Volumes of other systems, of the first revision and of old features: what is changed here is
-//! what e2fsck and Linux expect there, and the check finds nothing.
+//! Volumes of other systems, of the first revision and with old features. After changes by the
+//! engine, e2fsck and Linux accept the volume, and the engine's check finds no problem.
 
 mod common;
 
@@ -14,7 +14,7 @@ use nextent_testkit::{
     Access, KernelMount, ModelFs, Op, PosixFs, Skip, e2fs, need, same_result, sample_ops,
 };
 
-/// A name, the arguments of mke2fs, and what debugfs changes afterwards.
+/// A name, the arguments of mke2fs, and debugfs commands that run afterwards.
 type Format = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const FORMATS: &[Format] = &[
@@ -92,12 +92,12 @@ fn every_format_like_the_model() {
     }
 }
 
-/// What the kernel makes on these volumes is sound here, and can be taken apart here.
+/// The engine accepts and removes files that the kernel made on these volumes.
 #[test]
-fn what_linux_makes_there_is_changed() {
+fn files_of_linux_are_removed() {
     for format in FORMATS {
         let what = format.0;
-        // Linux writes no checksums of inodes there, which e2fsck calls damage.
+        // Linux writes no inode checksums there, which e2fsck reports as damage.
         if what == "freebsd ext4" {
             continue;
         }
@@ -133,14 +133,14 @@ fn what_linux_makes_there_is_changed() {
     }
 }
 
-/// A file that a translator answers for, on a volume of the Hurd.
+/// Makes a file with a translator, on a volume of the Hurd.
 fn with_translator(image: &Image) -> Result<(), Skip> {
     let path = image.path();
     let text = image.path().with_file_name("text");
     std::fs::write(&text, [b'x'; 3000]).unwrap();
     let write = format!("write {} file", text.display());
     e2fs::debugfs(&path, true, &[&write, "setb 900", "sif file version 900"])?;
-    // The counts of free blocks.
+    // Repair the counts of free blocks.
     let report = e2fs::run("e2fsck", ["-fy", path.to_str().unwrap()])?;
     assert!(report.status.code().is_some_and(|code| code <= 1));
     e2fs::assert_clean(&path);
@@ -148,7 +148,7 @@ fn with_translator(image: &Image) -> Result<(), Skip> {
 }
 
 #[test]
-fn a_translator_stays_with_its_file_and_goes_with_it() {
+fn a_translator_is_kept_and_freed_with_its_file() {
     let image = need!(Image::make(16 << 20, &["-t", "ext2", "-o", "hurd", "-b", "1024"]));
     need!(with_translator(&image));
     assert_checked(&image, "with a translator");
@@ -177,7 +177,7 @@ fn a_translator_stays_with_its_file_and_goes_with_it() {
 }
 
 #[test]
-fn a_translator_elsewhere_is_damage() {
+fn a_translator_on_metadata_is_damage() {
     for (block, what) in [("2", "metadata"), ("99999999", "outside")] {
         let image = need!(Image::make(16 << 20, &["-t", "ext2", "-o", "hurd", "-b", "1024"]));
         need!(with_translator(&image));
@@ -189,7 +189,7 @@ fn a_translator_elsewhere_is_damage() {
         let volume = image.open();
         let root = Cred::root();
         let gone = volume.unlink(&root, ROOT_INO, b"file");
-        // The name goes; the file's end is refused and stays an orphan, or the unlink says so.
+        // The unlink fails, or removes the name and leaves an orphan that cannot be freed.
         drop(gone);
         drop(volume);
         let report = need!(e2fs::e2fsck_recover(&image.path()));
@@ -201,9 +201,9 @@ fn need_text(text: Result<String, Skip>) -> String {
     text.unwrap_or_default()
 }
 
-/// Linux refuses these; here they are read and not written.
+/// Linux refuses to mount such volumes; the engine opens them read-only.
 #[test]
-fn features_that_the_hurd_has_no_fields_for_are_only_read() {
+fn features_without_fields_on_the_hurd_are_read_only() {
     let image = need!(Image::make(16 << 20, &["-t", "ext4", "-o", "hurd", "-b", "1024"]));
     let volume = image.open();
     let reason = "feature 64bit can only be read on a volume of the Hurd";

@@ -1,4 +1,4 @@
-//! What an fsync costs and what it promises: writes and flushes are counted on a recording device.
+//! Cost and guarantees of fsync. A recording device counts writes and flushes.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn device(image: &Image) -> Arc<Recorded> {
     Arc::new(FaultDevice::new(RecordingDevice::new(base), 1))
 }
 
-/// Commits only when somebody asks.
+/// Opens without commits by time.
 fn open(device: &Arc<Recorded>) -> Inodes {
     let options = OpenOptions::new().commit_interval(Duration::ZERO);
     Inodes::open(device.clone(), &options).unwrap()
@@ -30,7 +30,7 @@ fn create<'v>(volume: &'v Inodes, name: &str) -> OpenFile<'v> {
     volume.file(&root, attr.ino, Access::READ_WRITE).unwrap()
 }
 
-/// Flushes, and runs of bytes written one after another, since event `from`.
+/// Flushes and runs of consecutive writes since event `from`.
 fn cost(device: &Recorded, from: usize) -> (usize, usize) {
     let recording = device.inner().recording();
     let (mut flushes, mut runs, mut next) = (0, 0, u64::MAX);
@@ -67,10 +67,10 @@ fn assert_clean_in_memory(device: &MemoryDevice) {
 
 const EXT4: &[&str] = &["-t", "ext4"];
 
-/// Data, log, flush, commit block, flush: no less is safe, no more is needed. What is durable
-/// costs nothing, and data over blocks that are there one flush.
+/// An append needs data, log, flush, commit block and flush. A sync of durable data costs nothing,
+/// and an overwrite needs one flush.
 #[test]
-fn a_sync_costs_what_it_must() {
+fn a_sync_has_the_least_cost() {
     let image = need!(Image::make(64 << 20, EXT4));
     let device = device(&image);
     let volume = open(&device);
@@ -92,7 +92,7 @@ fn a_sync_costs_what_it_must() {
         assert_eq!(cost(&device, from), (1, 1), "flushed already");
         file.sync().unwrap();
     }
-    // Others' changes are not this file's.
+    // A sync of this file does not commit another file's changes.
     let _other = create(&volume, "other");
     let from = events(&device);
     file.sync().unwrap();
@@ -107,7 +107,7 @@ fn a_sync_costs_what_it_must() {
     assert_clean(&device);
 }
 
-/// Threads that sync at once share commits: far fewer than one each.
+/// Threads that sync at the same time share commits.
 #[test]
 fn many_syncs_share_a_commit() {
     const THREADS: usize = 16;
@@ -136,7 +136,8 @@ fn many_syncs_share_a_commit() {
     assert_clean(&device);
 }
 
-/// Whoever syncs while another's flush of the same file runs waits for one that covers its data.
+/// A sync that begins while another sync's flush of the same file runs waits for a flush that
+/// covers its data.
 #[test]
 fn a_sync_waits_for_a_flush_that_covers_it() {
     let image = need!(Image::make(64 << 20, EXT4));
@@ -154,7 +155,7 @@ fn a_sync_waits_for_a_flush_that_covers_it() {
             while device.struck() == struck {
                 thread::yield_now();
             }
-            // That flush runs: it need not cover what is written now, nor is it over.
+            // That flush is still running and need not cover this write.
             file.write(4096, &[round; 4096]).unwrap();
             let written = events(&device);
             file.sync_data().unwrap();
@@ -168,7 +169,7 @@ fn a_sync_waits_for_a_flush_that_covers_it() {
     assert_clean(&device);
 }
 
-/// A flush that failed may have lost anybody's data: no later one says that it is safe.
+/// A failed flush may have lost any data, so every later sync fails.
 #[test]
 fn a_failed_flush_is_not_forgotten() {
     let image = need!(Image::make(64 << 20, EXT4));
@@ -186,7 +187,7 @@ fn a_failed_flush_is_not_forgotten() {
     for file in files.iter().chain(&files) {
         assert!(matches!(file.sync_data(), Err(Error::Io(_))));
     }
-    // Nor does a commit.
+    // A commit fails, too.
     files[0].append(&[3; 4096]).unwrap();
     assert!(matches!(files[0].sync(), Err(Error::Aborted(_))));
     assert!(matches!(files[1].append(&[3; 4096]), Err(Error::Aborted(_))));
@@ -202,8 +203,7 @@ fn a_failed_flush_is_not_forgotten() {
     e2fs::assert_clean(&path);
 }
 
-/// A change is durable soon after the interval, without anybody asking; and an idle volume does
-/// not touch its device.
+/// A change is durable soon after the commit interval without a sync. An idle volume does no I/O.
 #[test]
 fn the_commit_interval_is_kept() {
     let image = need!(Image::make(64 << 20, EXT4));
@@ -236,11 +236,11 @@ fn the_commit_interval_is_kept() {
     assert_clean(&device);
 }
 
-/// How long a small operation of another thread takes while 10,000 inodes are committed. Run with
+/// Measures small operations of other threads while 10,000 inodes are committed. Run with
 /// `cargo test --release -p nextent --test fsync -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, of a release build on a quiet machine"]
-fn others_go_on_beside_a_large_commit() {
+fn latency_during_a_large_commit() {
     const FILES: usize = 10_000;
     const ROUNDS: usize = 10;
     let image = need!(Image::make(512 << 20, &["-t", "ext4", "-J", "size=128"]));

@@ -1,9 +1,9 @@
-//! A sync of a directory makes all earlier changes of its names durable, by `fsync` and by
-//! `fdatasync`, also of a directory that left memory and that was not changed since.
+//! `fsync` and `fdatasync` of a directory make all earlier changes of its names durable. That also
+//! holds for a directory that was evicted from memory and did not change since.
 
 mod common;
 
-use common::{Image, VolumeFs, VolumeTree, put_in_place};
+use common::{Image, VolumeFs, VolumeTree, checkpoint_all};
 use nextent::inodes::{Inodes, Shrink};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{MemoryDevice, RecordingDevice};
@@ -57,9 +57,9 @@ fn earlier_changes_of_names_are_durable() {
                 let volume = Inodes::open(device.clone(), &options).unwrap();
                 let fs = VolumeFs(&volume);
                 prepare(&fs);
-                put_in_place(&volume);
+                checkpoint_all(&volume);
                 change(&fs);
-                // Of another file, which a fast commit may carry.
+                // A change of another file, which a fast commit may have.
                 fs.write("/other", 5000, &[2; 5000]).unwrap();
                 fs.fsync("/other").unwrap();
                 volume.shrink_caches(Shrink::All);

@@ -1,10 +1,10 @@
-//! Any bytes as an image: a result or one line of error, and never a panic, a
-//! hang or memory beyond the image's size.
+//! Any bytes as an image. Each call has a result or an error of one line. No call may panic, hang
+//! or allocate more memory than the image's size.
 
 mod common;
 mod damage;
 
-use damage::{KINDS, PATIENCE, Part, base, exercise};
+use damage::{KINDS, Part, TIME_LIMIT, base, exercise};
 use nextent_device::MemoryDevice;
 use nextent_sync::Instant;
 use nextent_testkit::{Rng, need};
@@ -13,11 +13,11 @@ fn run((kind, args): (&str, &[&str]), part: Part, seeds: std::ops::Range<u64>) {
     let base = need!(base(args, part));
     for seed in seeds {
         let began = Instant::now();
-        // The seed is told before the damage is done, for the sake of a hang.
+        // Printed before the run, so that a hang has its seed in the output.
         println!("{kind} {part:?} seed {seed}");
         exercise(&base.damaged(seed));
         let took = began.elapsed();
-        assert!(took < PATIENCE, "{kind}: {part:?} seed {seed} took {took:?}");
+        assert!(took < TIME_LIMIT, "{kind}: {part:?} seed {seed} took {took:?}");
     }
 }
 
@@ -28,7 +28,7 @@ fn random_bytes() {
         let len = rng.below(1 << 17) as usize;
         let mut bytes = rng.bytes(len);
         if len > 2048 && seed % 2 == 0 {
-            // The magic number, so that more than it is looked at.
+            // A valid magic number, so that the other fields are read.
             bytes[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
         }
         exercise(&MemoryDevice::from_bytes(&bytes));

@@ -1,5 +1,5 @@
-//! Calls at and beyond the last byte that a file's map reaches: each answers as Linux's ext4 does,
-//! and changes nothing else.
+//! Calls at and beyond the last byte that a file's map can have. Each returns the result of Linux's
+//! ext4 and changes nothing else.
 
 mod common;
 
@@ -13,7 +13,7 @@ use nextent::{Cred, Error};
 use nextent_testkit::{Access, HostFs, KernelMount, PosixFs, Skip, e2fs, need};
 use rustix::fs::{OFlags, SeekFrom};
 
-/// Images, and the largest size of a file there, as Linux 6.18 has it.
+/// Kinds of images, and Linux 6.18's largest file size on each.
 const KINDS: &[(&str, &[&str], u64)] = &[
     ("extents", &["-t", "ext4", "-b", "4096"], 0xffff_ffff << 12),
     ("extents, 1 KiB", &["-t", "ext4", "-b", "1024"], 0xffff_ffff << 10),
@@ -35,7 +35,7 @@ const KINDS: &[(&str, &[&str], u64)] = &[
 const MAX: u64 = i64::MAX as u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+enum FileCall {
     Write,
     WriteDirect,
     Read,
@@ -50,74 +50,76 @@ enum Verb {
     SeekHole,
 }
 
-const VERBS: &[Verb] = &[
-    Verb::Write,
-    Verb::WriteDirect,
-    Verb::Read,
-    Verb::ReadDirect,
-    Verb::Truncate,
-    Verb::Allocate { keep: false },
-    Verb::Allocate { keep: true },
-    Verb::Punch,
-    Verb::Zero { keep: false },
-    Verb::Zero { keep: true },
-    Verb::Collapse,
-    Verb::Insert,
-    Verb::SeekData,
-    Verb::SeekHole,
+const CALLS: &[FileCall] = &[
+    FileCall::Write,
+    FileCall::WriteDirect,
+    FileCall::Read,
+    FileCall::ReadDirect,
+    FileCall::Truncate,
+    FileCall::Allocate { keep: false },
+    FileCall::Allocate { keep: true },
+    FileCall::Punch,
+    FileCall::Zero { keep: false },
+    FileCall::Zero { keep: true },
+    FileCall::Collapse,
+    FileCall::Insert,
+    FileCall::SeekData,
+    FileCall::SeekHole,
 ];
 
-/// Where a call's result and its effect on one file are seen.
-trait Side {
-    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32>;
+/// An implementation under comparison: the result of a call, and its effect on one file.
+trait Implementation {
+    fn call(&self, name: &str, call: FileCall, offset: u64, len: u64) -> Result<u64, i32>;
     fn size(&self, name: &str) -> u64;
     fn posix(&self) -> &dyn PosixFs;
 }
 
-struct Ours<'v>(&'v Inodes, VolumeFs<'v>);
+struct Engine<'v>(&'v Inodes, VolumeFs<'v>);
 struct Linux(PathBuf, HostFs);
 
-/// Memory for a direct transfer, of which `of` makes a slice at a page.
+/// Calls `of` with page-aligned memory for a direct transfer.
 fn aligned(len: u64, of: impl FnOnce(&mut [u8]) -> Result<u64, i32>) -> Result<u64, i32> {
     let mut memory = vec![0x5a; len as usize + 4096];
     let start = memory.as_ptr().align_offset(4096);
     of(&mut memory[start..start + len as usize])
 }
 
-impl Ours<'_> {
+impl Engine<'_> {
     fn ino(&self, name: &str) -> InodeNo {
         self.0.lookup(&Cred::root(), ROOT_INO, name.as_bytes()).unwrap().ino
     }
 }
 
-impl Side for Ours<'_> {
-    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32> {
+impl Implementation for Engine<'_> {
+    fn call(&self, name: &str, call: FileCall, offset: u64, len: u64) -> Result<u64, i32> {
         let (ino, root, volume) = (self.ino(name), Cred::root(), self.0);
         let change = |mode| volume.fallocate(&root, ino, mode, offset, len).map(|()| 0);
-        let done = match verb {
-            Verb::Write => {
+        let done = match call {
+            FileCall::Write => {
                 volume.write(&root, ino, offset, &vec![0x5a; len as usize]).map(|n| n as u64)
             }
-            Verb::WriteDirect => {
+            FileCall::WriteDirect => {
                 let wait = Wait::Allowed;
                 let data = vec![0x5a; len as usize];
                 volume.write_direct(&root, ino, offset, &data, wait).map(|n| n as u64)
             }
-            Verb::Read => volume.read(ino, offset, &mut vec![0; len as usize]).map(|n| n as u64),
-            Verb::ReadDirect => {
+            FileCall::Read => {
+                volume.read(ino, offset, &mut vec![0; len as usize]).map(|n| n as u64)
+            }
+            FileCall::ReadDirect => {
                 let wait = Wait::Allowed;
                 let mut data = vec![0; len as usize];
                 volume.read_direct(ino, offset, &mut data, wait).map(|n| n as u64)
             }
-            Verb::Truncate => return self.1.truncate(name, offset).map(|()| 0),
-            Verb::Allocate { keep: false } => change(FallocateMode::Allocate),
-            Verb::Allocate { keep: true } => change(FallocateMode::KeepSize),
-            Verb::Punch => change(FallocateMode::PunchHole),
-            Verb::Zero { keep } => change(FallocateMode::ZeroRange { keep_size: keep }),
-            Verb::Collapse => change(FallocateMode::CollapseRange),
-            Verb::Insert => change(FallocateMode::InsertRange),
-            Verb::SeekData => volume.seek(ino, offset, SeekKind::Data),
-            Verb::SeekHole => volume.seek(ino, offset, SeekKind::Hole),
+            FileCall::Truncate => return self.1.truncate(name, offset).map(|()| 0),
+            FileCall::Allocate { keep: false } => change(FallocateMode::Allocate),
+            FileCall::Allocate { keep: true } => change(FallocateMode::KeepSize),
+            FileCall::Punch => change(FallocateMode::PunchHole),
+            FileCall::Zero { keep } => change(FallocateMode::ZeroRange { keep_size: keep }),
+            FileCall::Collapse => change(FallocateMode::CollapseRange),
+            FileCall::Insert => change(FallocateMode::InsertRange),
+            FileCall::SeekData => volume.seek(ino, offset, SeekKind::Data),
+            FileCall::SeekHole => volume.seek(ino, offset, SeekKind::Hole),
         };
         done.map_err(|error| match error {
             Error::NoData => libc::ENXIO,
@@ -144,8 +146,8 @@ impl Linux {
     }
 }
 
-impl Side for Linux {
-    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32> {
+impl Implementation for Linux {
+    fn call(&self, name: &str, call: FileCall, offset: u64, len: u64) -> Result<u64, i32> {
         let posix = &self.1;
         let io = |done: std::io::Result<usize>| {
             done.map(|n| n as u64).map_err(|error| error.raw_os_error().unwrap())
@@ -154,31 +156,31 @@ impl Side for Linux {
             let found = rustix::fs::seek(self.open(name, OFlags::empty()), from);
             found.map_err(rustix::io::Errno::raw_os_error)
         };
-        match verb {
-            Verb::Write => {
+        match call {
+            FileCall::Write => {
                 let file = self.open(name, OFlags::empty());
                 io(file.write_at(&vec![0x5a; len as usize], offset))
             }
-            Verb::WriteDirect => {
+            FileCall::WriteDirect => {
                 let file = self.open(name, OFlags::DIRECT);
                 aligned(len, |data| io(file.write_at(data, offset)))
             }
-            Verb::Read => {
+            FileCall::Read => {
                 let file = self.open(name, OFlags::empty());
                 io(file.read_at(&mut vec![0; len as usize], offset))
             }
-            Verb::ReadDirect => {
+            FileCall::ReadDirect => {
                 let file = self.open(name, OFlags::DIRECT);
                 aligned(len, |data| io(file.read_at(data, offset)))
             }
-            Verb::Truncate => posix.truncate(name, offset).map(|()| 0),
-            Verb::Allocate { keep } => posix.allocate(name, offset, len, keep).map(|()| 0),
-            Verb::Punch => posix.punch(name, offset, len).map(|()| 0),
-            Verb::Zero { keep } => posix.zero(name, offset, len, keep).map(|()| 0),
-            Verb::Collapse => posix.collapse(name, offset, len).map(|()| 0),
-            Verb::Insert => posix.insert(name, offset, len).map(|()| 0),
-            Verb::SeekData => seek(SeekFrom::Data(offset)),
-            Verb::SeekHole => seek(SeekFrom::Hole(offset)),
+            FileCall::Truncate => posix.truncate(name, offset).map(|()| 0),
+            FileCall::Allocate { keep } => posix.allocate(name, offset, len, keep).map(|()| 0),
+            FileCall::Punch => posix.punch(name, offset, len).map(|()| 0),
+            FileCall::Zero { keep } => posix.zero(name, offset, len, keep).map(|()| 0),
+            FileCall::Collapse => posix.collapse(name, offset, len).map(|()| 0),
+            FileCall::Insert => posix.insert(name, offset, len).map(|()| 0),
+            FileCall::SeekData => seek(SeekFrom::Data(offset)),
+            FileCall::SeekHole => seek(SeekFrom::Hole(offset)),
         }
     }
 
@@ -191,18 +193,18 @@ impl Side for Linux {
     }
 }
 
-/// The bytes at the start of each file.
+/// The contents at the start of each file.
 fn pattern(block: u64) -> Vec<u8> {
     (0..4 * block).map(|n| (n % 251 + 1) as u8).collect()
 }
 
-/// The largest size that `side` lets a file have.
-fn largest(side: &dyn Side) -> u64 {
+/// The largest file size that `side` accepts.
+fn largest(side: &dyn Implementation) -> u64 {
     side.posix().create("/largest", 0o644).unwrap();
     let (mut low, mut high) = (0, MAX);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match side.call("largest", Verb::Truncate, middle, 0) {
+        match side.call("largest", FileCall::Truncate, middle, 0) {
             Ok(_) => low = middle,
             Err(errno) => {
                 assert_eq!(errno, libc::EFBIG, "size {middle:#x}");
@@ -214,8 +216,8 @@ fn largest(side: &dyn Side) -> u64 {
     low
 }
 
-/// What is called with: near the limits of files, of extents and of signed numbers.
-fn ranges(block: u64, limit: u64, verb: Verb) -> Vec<(u64, u64)> {
+/// Arguments of the calls, near the limits of files, of extents and of signed numbers.
+fn ranges(block: u64, limit: u64, call: FileCall) -> Vec<(u64, u64)> {
     let extents = block << 32;
     let mut offsets = vec![0, block, extents + block, 2 * extents, 5 * extents + 3 * block];
     for edge in [limit, extents, (MAX / block) * block] {
@@ -226,42 +228,47 @@ fn ranges(block: u64, limit: u64, verb: Verb) -> Vec<(u64, u64)> {
     offsets.retain(|offset| *offset < MAX);
     offsets.sort_unstable();
     offsets.dedup();
-    let moves = matches!(verb, Verb::Write | Verb::WriteDirect | Verb::Read | Verb::ReadDirect);
-    let takes = matches!(verb, Verb::Allocate { .. } | Verb::Zero { .. });
+    let moves = matches!(
+        call,
+        FileCall::Write | FileCall::WriteDirect | FileCall::Read | FileCall::ReadDirect
+    );
+    let takes = matches!(call, FileCall::Allocate { .. } | FileCall::Zero { .. });
     let mut ranges = Vec::new();
     for offset in offsets {
         let mut lens = vec![1, block, 2 * block, 2 * block + 100];
         if !moves {
             lens.extend([extents, limit.saturating_sub(offset), MAX - offset]);
         }
-        // What would fill the volume.
+        // Not those that would fill the volume.
         lens.retain(|len| !takes || *len < 16 << 20 || offset.saturating_add(*len) > extents);
-        // The system call refuses what ends past the largest signed number; see below for those.
+        // Not those that end past the largest signed number, which the system call refuses;
+        // `unsigned_numbers_do_not_wrap` has them.
         lens.retain(|len| *len > 0 && offset.checked_add(*len).is_some_and(|end| end <= MAX));
         lens.sort_unstable();
         lens.dedup();
-        if matches!(verb, Verb::WriteDirect | Verb::ReadDirect) {
+        if matches!(call, FileCall::WriteDirect | FileCall::ReadDirect) {
             lens.retain(|len| offset % 512 == 0 && len % 512 == 0);
         }
-        // Linux refuses a direct read that crosses the largest size; a part is no worse.
-        lens.retain(|len| verb != Verb::ReadDirect || offset >= limit || offset + len <= limit);
+        // Not direct reads across the largest size: Linux refuses them, the engine reads a part.
+        lens.retain(|len| call != FileCall::ReadDirect || offset >= limit || offset + len <= limit);
         ranges.extend(lens.into_iter().map(|len| (offset, len)));
     }
     ranges
 }
 
-/// Makes a file of `size`, calls, and tells what came of it.
+/// Makes a file of `size` and runs a call. Returns the result, the size afterwards, and whether the
+/// start of the file is unchanged.
 fn outcome(
-    side: &dyn Side,
+    side: &dyn Implementation,
     block: u64,
     size: u64,
-    (verb, offset, len): (Verb, u64, u64),
+    (call, offset, len): (FileCall, u64, u64),
 ) -> (Result<u64, i32>, u64, bool) {
     let start = pattern(block);
     side.posix().create("/file", 0o644).unwrap();
     side.posix().write("/file", 0, &start).unwrap();
     side.posix().truncate("/file", size).unwrap();
-    let result = side.call("file", verb, offset, len);
+    let result = side.call("file", call, offset, len);
     let after = side.size("file");
     let bytes = side.posix().read("/file", 0, start.len()).unwrap();
     let same = bytes == start;
@@ -269,17 +276,17 @@ fn outcome(
     (result, after, same)
 }
 
-/// One kind of image: `other` answers as `ours` for all ranges; returns how many were compared.
-fn compare(ours: &dyn Side, other: &dyn Side, block: u64, limit: u64) {
+/// Checks that both sides have the same outcome of every call, for one kind of image.
+fn compare(ours: &dyn Implementation, other: &dyn Implementation, block: u64, limit: u64) {
     let mut wrong = Vec::new();
-    for &verb in VERBS {
-        for (offset, len) in ranges(block, limit, verb) {
+    for &call in CALLS {
+        for (offset, len) in ranges(block, limit, call) {
             for size in [4 * block, limit] {
-                let call = (verb, offset, len);
+                let args = (call, offset, len);
                 let (got, want) =
-                    (outcome(ours, block, size, call), outcome(other, block, size, call));
+                    (outcome(ours, block, size, args), outcome(other, block, size, args));
                 if got != want {
-                    let at = format!("{verb:?} {offset:#x} {len:#x}, size {size:#x}");
+                    let at = format!("{call:?} {offset:#x} {len:#x}, size {size:#x}");
                     wrong.push(format!("{at}: {got:x?}, Linux {want:x?}"));
                 }
             }
@@ -292,10 +299,13 @@ fn block_size(args: &[&str]) -> u64 {
     args[args.iter().position(|arg| *arg == "-b").unwrap() + 1].parse().unwrap()
 }
 
-fn on_both(args: &[&str], test: impl FnOnce(&dyn Side, Option<&dyn Side>)) -> Result<(), Skip> {
+fn on_both(
+    args: &[&str],
+    test: impl FnOnce(&dyn Implementation, Option<&dyn Implementation>),
+) -> Result<(), Skip> {
     let (image, theirs) = (Image::make(32 << 20, args)?, Image::make(32 << 20, args)?);
     let volume = image.open();
-    let ours = Ours(&volume, VolumeFs(&volume));
+    let ours = Engine(&volume, VolumeFs(&volume));
     match KernelMount::new(&theirs.path(), Access::ReadWrite) {
         Ok(mount) => {
             test(&ours, Some(&Linux::new(mount.path())));
@@ -328,7 +338,7 @@ fn the_largest_size_is_that_of_linux() {
 }
 
 #[test]
-fn calls_beyond_the_limits_answer_as_linux() {
+fn calls_beyond_the_limits_have_linux_results() {
     for (kind, args, _) in KINDS {
         eprintln!("kind {kind}");
         let done = on_both(args, |ours, linux| {
@@ -340,20 +350,20 @@ fn calls_beyond_the_limits_answer_as_linux() {
 }
 
 #[test]
-fn nothing_beyond_the_limits_reaches_the_start() {
+fn calls_beyond_the_limits_do_not_change_the_start() {
     for (kind, args, _) in KINDS {
         eprintln!("kind {kind}");
         let block = block_size(args);
         let done = on_both(args, |ours, _| {
             let limit = largest(ours);
-            for &verb in VERBS {
-                for (offset, len) in ranges(block, limit, verb) {
+            for &call in CALLS {
+                for (offset, len) in ranges(block, limit, call) {
                     if offset < limit.min(block << 32) - 3 * block {
                         continue;
                     }
                     for size in [4 * block, limit] {
-                        let (result, after, same) = outcome(ours, block, size, (verb, offset, len));
-                        let at = format!("{verb:?} {offset:#x} {len:#x}, size {size:#x}");
+                        let (result, after, same) = outcome(ours, block, size, (call, offset, len));
+                        let at = format!("{call:?} {offset:#x} {len:#x}, size {size:#x}");
                         assert!(same, "{at}: {result:?} changed the start");
                         assert!(after <= limit, "{at}: size {after:#x}");
                     }
@@ -364,7 +374,7 @@ fn nothing_beyond_the_limits_reaches_the_start() {
     }
 }
 
-/// What no system call can ask for, but a caller of the library.
+/// Arguments that no system call can have, but a call of the library.
 #[test]
 fn unsigned_numbers_do_not_wrap() {
     let image = need!(Image::make(32 << 20, &["-t", "ext4", "-b", "4096"]));
@@ -413,7 +423,7 @@ fn unsigned_numbers_do_not_wrap() {
     e2fs::assert_clean(&image.path());
 }
 
-/// Extents up to the last block that a file can have, and none past it.
+/// `fiemap` finds extents up to the last block that a file can have, and none past it.
 #[test]
 fn the_last_block_is_found() {
     let image = need!(Image::make(32 << 20, &["-t", "ext4", "-b", "4096"]));

@@ -1,4 +1,4 @@
-//! What a volume keeps in memory is bounded, and what leaves memory loses nothing.
+//! Bounds of a volume's caches. Eviction loses no state.
 
 mod common;
 
@@ -10,7 +10,7 @@ use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need};
 
 const FILES: usize = 20_000;
-/// The bound of the caches.
+/// The limit of the caches.
 const CACHE: u64 = 2 << 20;
 
 fn assert_clean(device: &MemoryDevice) {
@@ -25,7 +25,7 @@ fn create(volume: &Inodes, name: &str) -> InodeNo {
     volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap().ino
 }
 
-/// A volume with many files in its root, small caches, and the files' numbers.
+/// Opens a volume with small caches and makes many files in its root. Returns their numbers.
 fn many(device: &Arc<MemoryDevice>) -> (Inodes, Vec<InodeNo>) {
     let options = OpenOptions::new().cache_bytes(CACHE);
     let volume = Inodes::open(device.clone(), &options).unwrap();
@@ -45,7 +45,7 @@ fn image() -> Result<Arc<MemoryDevice>, nextent_testkit::Skip> {
     Ok(Arc::new(MemoryDevice::load(&image.path()).unwrap()))
 }
 
-/// Half of the bound for inodes and half for blocks, and what the last looks keep.
+/// Half of the limit is for inodes and half for blocks; the last lookups may exceed it.
 #[track_caller]
 fn assert_bounded(volume: &Inodes) {
     let usage = volume.cache_usage();
@@ -55,7 +55,7 @@ fn assert_bounded(volume: &Inodes) {
 }
 
 #[test]
-fn a_walk_stays_within_the_bound_and_pins_survive() {
+fn a_walk_stays_within_the_limit_and_pins_survive() {
     let device = need!(image());
     let (volume, files) = many(&device);
     volume.shrink_caches(Shrink::ToBound);
@@ -68,7 +68,7 @@ fn a_walk_stays_within_the_bound_and_pins_survive() {
     let usage = volume.cache_usage();
     assert!(usage.pinned + usage.inodes >= FILES && usage.pinned > FILES / 2, "{usage:?}");
 
-    // Pinned twice, without an object: the number stays taken, with a name and without.
+    // A pinned number without an object stays in use, with and without a name.
     let root = Cred::root();
     let (pinned, kept) = (files[10], files[11]);
     volume.unlink(&root, ROOT_INO, b"file10").unwrap();
@@ -98,7 +98,7 @@ fn a_walk_stays_within_the_bound_and_pins_survive() {
 }
 
 #[test]
-fn taking_back_the_last_pin_drops_what_is_clean() {
+fn the_last_unpin_drops_a_clean_inode() {
     let device = need!(image());
     let (volume, files) = many(&device);
     volume.shrink_caches(Shrink::All);
@@ -118,10 +118,9 @@ fn taking_back_the_last_pin_drops_what_is_clean() {
     assert_clean(&device);
 }
 
-/// A file made anew in the place of another has another generation, also if the object that knew
-/// the old one has gone.
+/// A file that reuses an inode number has another generation, even if the former inode was evicted.
 #[test]
-fn generations_differ_without_the_object() {
+fn generations_differ_after_eviction() {
     let device = need!(image());
     let options = OpenOptions::new().now(nextent::DiskTime::new(1_700_000_000, 0));
     let volume = Inodes::open(device.clone(), &options).unwrap();
@@ -140,10 +139,10 @@ fn generations_differ_without_the_object() {
     assert_clean(&device);
 }
 
-/// A change that a commit has taken but not made durable keeps its inode in memory: an fsync by
-/// number waits for that commit.
+/// An inode with a change in the committing transaction stays in memory, so an fsync by number
+/// waits for that commit.
 #[test]
-fn fsync_waits_for_a_commit_under_way() {
+fn fsync_waits_for_a_running_commit() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(RecordingDevice::new(base), 1));
@@ -165,7 +164,7 @@ fn fsync_waits_for_a_commit_under_way() {
         while device.struck() == struck {
             thread::yield_now();
         }
-        // The commit has rendered both and waits for its flush.
+        // The commit has rendered both inodes and waits for its flush.
         volume.shrink_caches(Shrink::All);
         volume.fsync(other).unwrap();
         let recording = device.inner().recording();
@@ -177,7 +176,7 @@ fn fsync_waits_for_a_commit_under_way() {
     assert_clean(device.inner().inner());
 }
 
-/// The allocator's bound for loaded groups, and what one search adds before the clock goes on.
+/// The allocator's limit for loaded groups, and what one search adds before the next eviction.
 const GROUPS: usize = 41 << 20;
 
 #[track_caller]
@@ -186,10 +185,10 @@ fn assert_few_groups(volume: &Inodes) {
     assert!(usage.group_bytes <= GROUPS && usage.groups > 0, "{usage:?}");
 }
 
-/// Groups of a volume of 1 TiB, of which all would take 150 MiB, leave memory again; what was
-/// allocated in them stays allocated.
+/// The allocator evicts groups of a volume of 1 TiB, all of which would take 150 MiB. Their
+/// allocated blocks stay allocated.
 #[test]
-fn groups_leave_memory() {
+fn groups_are_evicted() {
     let device = Arc::new(MemoryDevice::new(1 << 40));
     let mut options = nextent::mkfs::MkfsOptions::default();
     options.journal.size = Some(64 << 20);
@@ -204,12 +203,12 @@ fn groups_leave_memory() {
     let file = create(&volume, "file");
     let mode = nextent::inodes::FallocateMode::Allocate;
     volume.fallocate(&root, file, mode, 0, 700 << 30).unwrap();
-    // What the running transaction changed cannot leave.
+    // Groups that the running transaction changed cannot be evicted.
     assert!(volume.cache_usage().group_bytes <= GROUPS + (10 << 20), "{:?}", volume.cache_usage());
     volume.sync().unwrap();
     volume.trim(0..1 << 40, 0).unwrap();
     assert_few_groups(&volume);
-    // No run is long enough anywhere: each group that may have one is looked at.
+    // No free run is long enough, so the search visits each group that may have one.
     let other = create(&volume, "other");
     let full = volume.fallocate(&root, other, mode, 0, 400 << 30);
     assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");

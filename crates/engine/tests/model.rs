@@ -1,4 +1,4 @@
-//! Random calls on a volume and on a model of one, then e2fsck and the kernel.
+//! Random calls on a volume and on a model; then e2fsck and the kernel check the volume.
 
 mod common;
 
@@ -16,11 +16,11 @@ use nextent_testkit::{
 use proptest::prelude::*;
 
 fn compare() -> Compare {
-    // The model has no clock; a volume's root has an owner of its own.
+    // The model has no clock, and another owner of the root.
     Compare { times: false, root: false, ..Compare::default() }
 }
 
-/// Whether images of this kind cannot do `op`, which the model can.
+/// Whether images of this kind do not support `op`, which the model does.
 fn skips(kind: &str, op: &Op) -> bool {
     let extents = kind.starts_with("ext4") || kind == "upstream";
     match op {
@@ -29,8 +29,8 @@ fn skips(kind: &str, op: &Op) -> bool {
     }
 }
 
-/// Performs `count` calls on both, compares the trees, closes and asks e2fsck and the kernel.
-fn against_the_model(kind: &str, args: &[&str], seed: u64, count: usize) {
+/// Runs `count` calls on both, compares the trees, closes, and checks by e2fsck and the kernel.
+fn compare_with_the_model(kind: &str, args: &[&str], seed: u64, count: usize) {
     let image = need!(Image::make(96 << 20, args));
     let volume = image.open();
     let block_size = u64::from(volume.geometry().block_size);
@@ -55,22 +55,22 @@ fn against_the_model(kind: &str, args: &[&str], seed: u64, count: usize) {
 }
 
 #[test]
-fn every_kind_of_image_like_the_model() {
+fn every_kind_of_image_matches_the_model() {
     for (kind, args) in KINDS {
         eprintln!("kind {kind}");
-        against_the_model(kind, args, 1, 600);
+        compare_with_the_model(kind, args, 1, 600);
     }
 }
 
 #[test]
-fn the_usual_kind_many_times() {
+fn the_default_kind_many_times() {
     for seed in 10..16 {
-        against_the_model("upstream", KINDS[1].1, seed, 1500);
+        compare_with_the_model("upstream", KINDS[1].1, seed, 1500);
     }
 }
 
-/// A small image in memory, made once.
-fn small(at: usize) -> Option<&'static MemoryDevice> {
+/// A small_image image in memory, made once.
+fn small_image(at: usize) -> Option<&'static MemoryDevice> {
     static BASES: [OnceLock<Option<MemoryDevice>>; 2] = [const { OnceLock::new() }; 2];
     let make = || match Image::make(24 << 20, SMALL[at].1) {
         Ok(image) => MemoryDevice::load(&image.path()).ok(),
@@ -87,9 +87,9 @@ const SMALL: [(&str, &[&str]); 2] = [
     ("ext3", &["-t", "ext3", "-b", "1024"]),
 ];
 
-/// The same with any calls: those that show a difference are cut down to the few that matter.
+/// Compares arbitrary calls; proptest shrinks those that show a difference.
 fn any_calls(at: usize, ops: &[Op]) -> Result<(), String> {
-    let Some(base) = small(at) else { return Ok(()) };
+    let Some(base) = small_image(at) else { return Ok(()) };
     let device = Arc::new(base.snapshot());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let model = ModelFs::new(u64::from(volume.geometry().block_size));
@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn sixteen_threads_apart_and_together() {
+fn sixteen_threads_in_own_and_shared_directories() {
     for (kind, args) in [KINDS[1], KINDS[2], KINDS[9]] {
         eprintln!("kind {kind}");
         let image = need!(Image::make(256 << 20, args));

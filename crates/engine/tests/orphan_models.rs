@@ -1,9 +1,9 @@
-//! Shuttle models of the orphan protocol: slots of the orphan file and entries of the list, added
-//! and removed while commits render them and crashes look at the device.
+//! Shuttle models of the orphan protocol. Threads add and remove entries of the orphan file and of
+//! the list, while commits render them and a thread takes snapshots of the device.
 //!
 //! Run with `cargo test -p nextent --features model-shuttle --test orphan_models`. In every
-//! schedule, whatever a crash leaves is recovered without a leak: each inode and block that is in
-//! use after the recovery belongs to a file with a name.
+//! schedule the recovery of a snapshot leaks nothing: each inode and block that is in use after the
+//! recovery belongs to a file with a name.
 #![cfg(feature = "model-shuttle")]
 
 use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, SetAttr};
@@ -39,7 +39,7 @@ fn create(volume: &Inodes, name: &[u8]) -> InodeNo {
     ino
 }
 
-/// Files that lose their names while they are open, one of them for ever, and one that is cut.
+/// Unlinks open files, one of which stays open, and truncates another.
 fn work(volume: &Inodes, name: u8) {
     let root = Cred::root();
     for round in 0..2 {
@@ -57,7 +57,7 @@ fn work(volume: &Inodes, name: u8) {
     }
 }
 
-/// Free blocks and inodes, and names, after the recovery of what a crash at this moment leaves.
+/// Free blocks, free inodes and names, after the recovery of a snapshot.
 fn recovered(disk: &ModelDisk) -> (u64, u64, u64) {
     let volume = open(Arc::new(disk.snapshot()));
     let mut names = 0;
@@ -86,7 +86,7 @@ fn schedule(bytes: &[u8]) {
     let check = || {
         let (free_blocks, free_inodes, names) = recovered(&disk);
         assert_eq!(free_inodes, inodes - names, "{names} names");
-        // A file has three blocks, or none or one when it was caught between its operations.
+        // A file has three blocks; between its operations it has none or one.
         let used = blocks - free_blocks;
         assert!(used <= 3 * names, "{used} blocks, {names} names");
     };

@@ -1,6 +1,6 @@
-//! Files without names when the power is cut: on volumes with the old list of orphans and with
-//! the orphan file, many threads at once, cut at flushes; recovered by us and by e2fsck, nothing
-//! of them is left and nothing else is lost.
+//! Unlinked open files at a power cut, on volumes with the list of orphans and with the orphan
+//! file. Many threads make them; the cuts are at flushes. After recovery by the engine and by
+//! e2fsck, all of them are freed and nothing else is.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn create(volume: &Inodes, name: &str, len: usize) -> InodeNo {
     volume.resolve(&Cred::root(), path.as_bytes(), false).unwrap().ino
 }
 
-/// Each thread has files open while it takes their names away, closes some and cuts another.
+/// Unlinks open files of a thread, closes some and truncates another.
 fn work(volume: &Inodes, thread: usize) {
     let root = Cred::root();
     let kept = format!("kept{thread}");
@@ -49,7 +49,7 @@ fn work(volume: &Inodes, thread: usize) {
     VolumeFs(volume).truncate(&format!("/{kept}"), 3000).unwrap();
 }
 
-/// Whether nothing is left of nameless files: free counts are those of the names.
+/// Checks that the free counts match the files with names.
 fn check(image: MemoryDevice, _: &CutInfo) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let device = Arc::new(image.snapshot());
@@ -60,17 +60,17 @@ fn check(image: MemoryDevice, _: &CutInfo) -> Result<(), String> {
     device.save(&ours).unwrap();
     let report = e2fs::e2fsck(&ours).map_err(|skip| skip.to_string())?;
     if !report.is_clean() {
-        return Err(format!("recovered by us: {report:?}"));
+        return Err(format!("recovered by the engine: {report:?}"));
     }
     let theirs = dir.path().join("theirs");
     image.save(&theirs).unwrap();
     let recovered = e2fs::e2fsck_recover(&theirs).map_err(|skip| skip.to_string())?;
-    // e2fsck leaves that bit behind when it finds nothing but an empty log to recover.
+    // e2fsck does not clear that bit if the log is empty.
     if recovered.text.contains("orphan_present is set but orphan file is clean") {
         e2fs::debugfs(&theirs, true, &["feature -orphan_present"]).unwrap();
     }
     if recovered.text.contains("Superblock checksum does not match") {
-        // Torn on its way home: we mend it from the log, e2fsck wants to be told of a backup.
+        // A torn in-place write: the engine repairs it from the log, e2fsck needs a backup.
         return Ok(());
     }
     let report = e2fs::e2fsck(&theirs).map_err(|skip| skip.to_string())?;
@@ -92,7 +92,7 @@ fn explore(args: &[&str], most: usize) {
         }
     });
     volume.sync().unwrap();
-    // All that are still open are orphans at once.
+    // All open files are orphans at the same time.
     let crashed = Arc::new(device.image_at(device.events()));
     assert!(open(crashed).unwrap().recovery().orphans as usize >= 3 * THREADS);
     close(&volume);

@@ -1,13 +1,13 @@
-//! Threads that read and overwrite one file, buffered or directly, do not meet once it has
-//! references.
+//! Threads that read and overwrite one file, buffered or directly, make no shared stores once the
+//! file has in-flight counts.
 //!
-//! Counts with the lock statistics, hence alone in its process:
+//! The lock statistics count the whole process, so this test has a process of its own:
 //! `cargo test -p nextent --features lockstat --test overwrite_shared_stores`.
 #![cfg(feature = "lockstat")]
 
 mod common;
 
-use common::dio::{BLOCK, file, finish, opened};
+use common::direct::{BLOCK, file, finish, opened};
 use common::{Image, KINDS};
 use nextent::inodes::{OpenFile, Wait};
 use nextent_device::MemoryDevice;
@@ -16,15 +16,15 @@ use nextent_sync::{Arc, stats, thread};
 use nextent_testkit::need;
 
 const THREADS: u64 = 4;
-/// Blocks of the file that each has.
+/// Blocks of the file per thread.
 const OWN: u64 = 64;
 const ROUNDS: u64 = 4000;
 
-/// Where threads wait for each other, a number of times.
-struct Gate(AtomicU64);
+/// A barrier that threads use several times.
+struct Rendezvous(AtomicU64);
 
-impl Gate {
-    /// Waits until all threads have come for the `turn`th time; true for the last.
+impl Rendezvous {
+    /// Waits until all threads have arrived for the `turn`th time. Returns true in the last one.
     fn wait(&self, turn: u64) -> bool {
         let last = self.0.fetch_add(1, Ordering::SeqCst) + 1 == turn * THREADS;
         while self.0.load(Ordering::SeqCst) < turn * THREADS {
@@ -45,30 +45,30 @@ fn step(f: &OpenFile<'_>, thread: u64, n: u64) {
 }
 
 #[test]
-fn threads_do_not_meet() {
+fn threads_make_no_shared_stores() {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = opened(&device);
     let f = file(&volume, b"file");
     f.write(0, &vec![7; (THREADS * OWN * BLOCK) as usize]).unwrap();
-    let gate = Gate(AtomicU64::new(0));
+    let rendezvous = Rendezvous(AtomicU64::new(0));
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (gate, f) = (&gate, &f);
+            let (rendezvous, f) = (&rendezvous, &f);
             scope.spawn(move || {
-                // Buffered calls alone open the short way.
+                // Buffered calls make the file admit transfers to its counts.
                 for n in 0..90 {
-                    gate.wait(n + 1);
+                    rendezvous.wait(n + 1);
                     step(f, thread, 3 * n + n % 2);
                 }
                 (0..OWN).for_each(|n| step(f, thread, 3 * n));
-                if gate.wait(91) {
+                if rendezvous.wait(91) {
                     stats::enable();
                     stats::reset();
                 }
-                gate.wait(92);
+                rendezvous.wait(92);
                 (0..ROUNDS).for_each(|n| step(f, thread, n));
-                gate.wait(93);
+                rendezvous.wait(93);
                 stats::disable();
             });
         }

@@ -1,5 +1,5 @@
-//! What the log says of an error that stopped the journal reaches the superblock, wherever the
-//! power is cut during the recovery.
+//! Recovery copies the error that stopped the journal from the log to the superblock, even if power
+//! cuts interrupt the recovery.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn superblock(device: &dyn BlockDevice) -> Superblock {
     Superblock::read(&bytes).unwrap()
 }
 
-/// The journal's superblock and where it is: the only block that parses as one.
+/// The block number and contents of the journal's superblock: the only block that parses as one.
 fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
     let mut bytes = vec![0; BLOCK];
     (0..device.size())
@@ -34,7 +34,7 @@ fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
         .expect("the image has a journal")
 }
 
-/// A volume that was not closed, whose log tells of an error that its superblock does not know.
+/// A volume that was not closed, with an error in its log's superblock but not in its own.
 fn stopped(args: &[&str]) -> Result<MemoryDevice, Skip> {
     let image = Image::make(16 << 20, args)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -52,38 +52,38 @@ fn stopped(args: &[&str]) -> Result<MemoryDevice, Skip> {
     Ok(device.snapshot())
 }
 
-fn is_noted(device: &MemoryDevice) -> bool {
+fn is_recorded(device: &MemoryDevice) -> bool {
     let device = Arc::new(device.snapshot());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     drop(volume);
     superblock(&*device).state.get() & state::ERROR != 0
 }
 
-fn every_cut(args: &[&str]) {
+fn check_all_cuts(args: &[&str]) {
     let start = need!(stopped(args));
-    assert!(is_noted(&start));
+    assert!(is_recorded(&start));
     let device = Arc::new(RecordingDevice::new(start));
     drop(Inodes::open(device.clone(), &OpenOptions::default()).unwrap());
     assert_eq!(journal(&*device).1.errno(), 0, "the error is noted once");
     let recording = device.recording();
     for cut in 0..=recording.events().len() {
-        assert!(is_noted(&recording.image_at(cut)), "all of the first {cut} events survive");
+        assert!(is_recorded(&recording.image_at(cut)), "all of the first {cut} events survive");
         let lost = recording.unstable_at(cut);
-        // All, and each alone: writes between two flushes may come to the device in any order.
+        // All writes since the flush, and each by itself: their order is undefined.
         for lost in lost.iter().map(|one| vec![*one]).chain([lost.clone()]) {
             let what = format!("cut {cut} without the writes {lost:?}");
             let image = recording.image_with(cut, &Loss { lost, torn: Vec::new() });
-            assert!(is_noted(&image), "{what}");
+            assert!(is_recorded(&image), "{what}");
         }
     }
 }
 
 #[test]
-fn the_error_of_a_log_is_noted_wherever_recovery_is_cut() {
-    every_cut(&["-t", "ext4", "-b", "1024"]);
+fn recovery_records_the_logs_error_despite_power_cuts() {
+    check_all_cuts(&["-t", "ext4", "-b", "1024"]);
 }
 
 #[test]
-fn the_error_of_a_log_with_fast_commits_is_noted_wherever_recovery_is_cut() {
-    every_cut(&["-t", "ext4", "-b", "1024", "-O", "fast_commit"]);
+fn recovery_records_the_logs_error_despite_power_cuts_with_fast_commits() {
+    check_all_cuts(&["-t", "ext4", "-b", "1024", "-O", "fast_commit"]);
 }

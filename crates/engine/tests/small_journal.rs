@@ -1,5 +1,5 @@
-//! Every operation on volumes whose journal is the smallest: no handle asks for more than a
-//! transaction has, no estimate is too low, and what is large goes in several handles.
+//! Every operation on volumes with the smallest journal. No handle requests more credits than a
+//! transaction has, no estimate is too low, and large operations use several handles.
 
 mod common;
 
@@ -13,8 +13,8 @@ use nextent::inodes::{
 use nextent::{Cred, OpenOptions, Result};
 use nextent_testkit::{e2fs, need};
 
-/// MiB and arguments of mke2fs: small groups, the smallest journal of each size of blocks, with an
-/// area for fast commits, maps of pointers, both kinds of orphans.
+/// MiB and arguments of mke2fs: small groups, the smallest journal for each block size, a
+/// fast-commit area, maps of pointers, both kinds of orphans.
 const KINDS: &[(u64, &str)] = &[
     (16, "-t ext4 -b 1024 -g 256 -J size=1"),
     (16, "-t ext4 -b 1024 -g 256 -J size=1 -O orphan_file"),
@@ -47,12 +47,12 @@ fn truncate(volume: &Inodes, ino: InodeNo, size: u64) -> Result<()> {
     volume.setattr(&root(), ino, &set).map(drop)
 }
 
-/// Two files of which each has every other block.
+/// Two files with alternating blocks.
 fn fragmented(volume: &Inodes, block: u64) -> Result<[InodeNo; 2]> {
     let both = [file(volume, b"one")?, file(volume, b"two")?];
     for at in 0..1200 {
         for ino in both {
-            // Apart, so that no extents join.
+            // With holes between, so that no extents merge.
             volume.write(&root(), ino, at * 2 * block, &[7; 100])?;
         }
     }
@@ -68,7 +68,7 @@ fn contents(volume: &Inodes, block: u64) -> Result<()> {
     }
     truncate(volume, large, block + 5)?;
     volume.unlink(root, ROOT_INO, b"large")?;
-    // As large as there is room for.
+    // As large as the free space.
     let size = volume.statfs()?.blocks_available * block / 8 * 7;
     let (placed, _) = volume.fill_file(
         root,
@@ -90,7 +90,7 @@ fn contents(volume: &Inodes, block: u64) -> Result<()> {
     ];
     for (mode, at, len) in modes {
         match volume.fallocate(root, one, mode, at * block, len * block) {
-            // Maps of pointers have holes only.
+            // Maps of pointers support only holes.
             Ok(()) | Err(nextent::Error::NotSupported) => {}
             Err(error) => return Err(error),
         }
@@ -134,7 +134,7 @@ fn names(volume: &Inodes, block: u64) -> Result<()> {
             _ => volume.unlink(root, large, &name)?,
         }
     }
-    // All its blocks are revoked.
+    // The removal revokes all its blocks.
     volume.rmdir(root, ROOT_INO, b"large")?;
     volume.rmdir(root, ROOT_INO, b"other")?;
     let left = volume.tmpfile(root, ROOT_INO, 0o600)?.ino;
@@ -142,7 +142,7 @@ fn names(volume: &Inodes, block: u64) -> Result<()> {
     volume.unlink(root, ROOT_INO, b"linked")
 }
 
-/// Orphans are left to the next open.
+/// Leaves orphans to the next open.
 fn orphans(image: &Image, block: u64) -> Result<()> {
     let volume = image.open();
     let [one, two] = fragmented(&volume, block)?;
@@ -157,7 +157,7 @@ fn orphans(image: &Image, block: u64) -> Result<()> {
     Ok(())
 }
 
-/// All of it on one kind of volume; what went wrong.
+/// Runs all operations on one kind of volume. An error describes what failed.
 fn run(image: &Image) -> std::result::Result<(), String> {
     let told = |what: &str| {
         let what = what.to_owned();
@@ -200,7 +200,7 @@ fn every_operation_fits_the_smallest_journal() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A log shorter than Linux allows is not written to, and nothing says that the volume is in use.
+/// An open refuses a log that is shorter than Linux's minimum, and writes nothing.
 #[test]
 fn a_shorter_log_is_refused() {
     let args = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum", "-J", "size=1"];
@@ -208,7 +208,7 @@ fn a_shorter_log_is_refused() {
     let said = need!(e2fs::debugfs(&image.path(), false, &["bmap <8> 0"]));
     let block: u64 = said.lines().find_map(|line| line.trim().parse().ok()).expect(&said);
     let file = File::options().write(true).open(image.path()).expect("the image");
-    // Big-endian: the length, and where the log begins.
+    // Big-endian: the length, and the first block of the log.
     for (length, first) in [(1023u32, 1u32), (1024, 2), (1024, 900)] {
         file.write_all_at(&length.to_be_bytes(), block * 1024 + 16).expect("written");
         file.write_all_at(&first.to_be_bytes(), block * 1024 + 20).expect("written");

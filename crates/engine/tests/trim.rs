@@ -1,5 +1,5 @@
-//! `FITRIM` through a volume: what is discarded holds nothing that anyone needs, now or after a
-//! crash, and lies where the caller said.
+//! `FITRIM` on a volume. It discards only blocks in the caller's range that are free now and after
+//! a crash.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 type Device = Arc<RecordingDevice<MemoryDevice>>;
 
-/// A volume with files, and holes where files were.
+/// A volume with files, and free runs between them.
 fn used(args: &[&str]) -> Result<(Image, Device, Inodes), Skip> {
     let image = Image::make(64 << 20, args)?;
     let base = MemoryDevice::load(&image.path()).unwrap();
@@ -35,7 +35,7 @@ fn used(args: &[&str]) -> Result<(Image, Device, Inodes), Skip> {
     Ok((image, device, volume))
 }
 
-/// What `trim` discarded, in bytes.
+/// The byte ranges that a trim discarded.
 fn trim(device: &Device, volume: &Inodes, range: Range<u64>, min: u64) -> Vec<Range<u64>> {
     let before = device.events();
     let done = volume.trim(range, min).unwrap();
@@ -59,14 +59,14 @@ fn spoil(device: &MemoryDevice, discarded: &[Range<u64>]) {
 const KINDS: [&[&str]; 2] = [&["-t", "ext4"], &["-t", "ext3", "-b", "1024"]];
 
 #[test]
-fn only_what_is_free() {
+fn only_free_blocks_are_discarded() {
     for args in KINDS {
         let (image, device, volume) = need!(used(args));
         let tree = walk(&VolumeTree(&volume)).unwrap();
         let discarded = trim(&device, &volume, 0..u64::MAX, 0);
         let total: u64 = discarded.iter().map(|run| run.end - run.start).sum();
         let stat = volume.statfs().unwrap();
-        // What is set aside for files that grow may be left out.
+        // Trim may leave out the windows of growing files.
         let free = stat.blocks_free * u64::from(stat.block_size);
         assert!(total <= free && total > free / 2, "{total} of {free}");
         close(&volume);
@@ -81,7 +81,7 @@ fn only_what_is_free() {
 }
 
 #[test]
-fn where_and_how_long() {
+fn range_and_minimum_length() {
     let (_image, device, volume) = need!(used(KINDS[1]));
     let (start, end, min) = (9 << 20, 23 << 20, 64 << 10);
     let discarded = trim(&device, &volume, start..end, min);
@@ -98,9 +98,9 @@ fn where_and_how_long() {
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
 }
 
-/// A file whose removal a crash would undo keeps its bytes.
+/// The removal of a file is not durable yet, so its blocks are not discarded.
 #[test]
-fn not_what_a_crash_brings_back() {
+fn blocks_that_a_crash_restores_are_not_discarded() {
     let (_image, device, volume) = need!(used(KINDS[0]));
     let tree = walk(&VolumeTree(&volume)).unwrap();
     let fs = VolumeFs(&volume);
@@ -114,7 +114,7 @@ fn not_what_a_crash_brings_back() {
     let recovered = Inodes::open(crashed, &OpenOptions::default()).unwrap();
     let how = Compare { times: false, ..Compare::default() };
     assert_same(&tree, &walk(&VolumeTree(&recovered)).unwrap(), &how);
-    // Once it is durable, they go too.
+    // After the removal is durable, trim discards them.
     volume.sync().unwrap();
     assert!(!trim(&device, &volume, 0..u64::MAX, 0).is_empty());
     assert!(volume.resolve(&Cred::root(), b"/file1", false).is_err());

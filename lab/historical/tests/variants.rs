@@ -8,12 +8,12 @@ mod common;
 mod damaged_size;
 #[path = "../../../crates/engine/tests/variants/direct.rs"]
 mod direct;
-#[path = "../../../crates/engine/tests/variants/lost_blocks.rs"]
-mod lost_blocks;
+#[path = "../../../crates/engine/tests/variants/freed_blocks.rs"]
+mod freed_blocks;
 #[path = "../../../crates/engine/tests/variants/queue.rs"]
 mod queue;
 
-use common::dio::Variant;
+use common::direct::Variant;
 use nextent_historical::Design;
 use nextent_historical::design::DirectWrites;
 

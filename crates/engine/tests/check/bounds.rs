@@ -1,4 +1,5 @@
-//! Maps that claim more than the volume has: what the check reads and keeps follows the device.
+//! Maps that have more blocks than the volume. The device's size bounds the check's reads and
+//! memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,25 +8,25 @@ use nextent::check::{CheckReport, Severity};
 use nextent_sync::{Duration, Instant};
 use nextent_testkit::{Skip, need};
 
-use super::support::{Made, lines, ours};
+use super::support::{TestImage, lines, ours};
 
 const BLOCK: u64 = 4096;
 /// `shared_blocks`, in the read-only features.
 const SHARED_BLOCKS: u32 = 0x4000;
 /// `large_dir`, in the incompatible ones.
 const LARGE_DIR: u32 = 0x4000;
-/// The last 128 MiB, in which the file maps lie over each other.
+/// The first block of the last 128 MiB, which all extents of the map point to.
 const TARGET: u32 = 65536;
 const LONGEST: u32 = 32768;
-/// Leaves, and extents of each: 2^23 blocks are mapped.
+/// Leaves, and extents in each: they map 2^23 blocks.
 const LEAVES: u32 = 4;
 const EXTENTS: u32 = 64;
 
-/// An image without checksums of 384 MiB, nearly all hole, with inode 11's map over the same blocks
-/// again and again. `set` makes more of the inode, given its bytes.
-fn overlaid(features: &str, set: impl Fn(&mut [u8])) -> Result<Made, Skip> {
+/// A sparse image of 384 MiB without checksums. The extents of inode 11 all map the same blocks.
+/// `set` changes further bytes of the inode.
+fn overlaid(features: &str, set: impl Fn(&mut [u8])) -> Result<TestImage, Skip> {
     let args = format!("-t ext4 -b 4096 -O ^metadata_csum,^64bit,{features}");
-    let made = Made::empty(384 << 20, &args)?;
+    let made = TestImage::empty(384 << 20, &args)?;
     let file = File::options().read(true).write(true).open(made.path()).unwrap();
     let word = |at: u64| {
         let mut bytes = [0; 4];
@@ -50,7 +51,7 @@ fn overlaid(features: &str, set: impl Fn(&mut [u8])) -> Result<Made, Skip> {
         }
         put(u64::from(place) * BLOCK, &node);
     }
-    // The first descriptor's table, and inode 11 of 256 bytes there.
+    // Inode 11, of 256 bytes, in the table of the first descriptor.
     let at = u64::from(word(BLOCK + 8)) * BLOCK + 10 * 256;
     let mut inode = [0; 128];
     file.read_exact_at(&mut inode, at).unwrap();
@@ -70,7 +71,7 @@ fn codes(report: &Result<CheckReport, String>) -> Vec<&str> {
     errors.map(|problem| problem.code).collect()
 }
 
-/// A hashed directory: none of its 2^23 blocks is looked at.
+/// The check reads none of the 2^23 blocks of a hashed directory.
 #[test]
 fn directories_share_no_blocks() {
     let made = need!(overlaid("^has_journal", |inode| {
@@ -85,7 +86,7 @@ fn directories_share_no_blocks() {
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
-/// The orphan file: a mount reads 512 blocks of it at most.
+/// The check reads at most 512 blocks of the orphan file, as a mount does.
 #[test]
 fn the_orphan_file_has_the_bound_of_the_mount() {
     let made = need!(overlaid("^has_journal", |inode| {
@@ -101,12 +102,12 @@ fn the_orphan_file_has_the_bound_of_the_mount() {
     let start = Instant::now();
     let report = ours(&made.path());
     let count = codes(&report).iter().filter(|code| **code == "orphan-file").count();
-    // One for each block that is read in pass 1, and one for the size.
+    // One problem for each block that pass 1 reads, and one for the size.
     assert!((1..=513).contains(&count), "{count}\n{}", lines(&report));
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
-/// Regular files may share blocks there, with themselves too.
+/// With `shared_blocks` regular files may share blocks, also within one file.
 #[test]
 fn files_may_share_blocks() {
     let made = need!(overlaid("^has_journal", |inode| {

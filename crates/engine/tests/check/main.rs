@@ -1,9 +1,9 @@
-//! The checker held against e2fsck: clean where it is clean, not clean where it is not.
+//! The check must agree with e2fsck on which images are clean.
 
-mod agree;
 mod bounds;
-mod clean;
-mod directed;
-mod named;
-mod sound;
+mod clean_images;
+mod debugfs_damage;
+mod field_damage;
+mod random_damage;
 mod support;
+mod valid_volumes;

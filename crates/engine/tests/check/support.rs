@@ -1,4 +1,4 @@
-//! Images to check, and both verdicts on them.
+//! Images to check, and the reports of the check.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use nextent_sync::Arc;
 use nextent_testkit::{Skip, TreeMaker, e2fs};
 use tempfile::TempDir;
 
-/// Our verdict; an image that cannot be checked at all is one error line.
+/// The report of the check. If an image cannot be checked, the error is one line.
 pub(crate) fn ours(path: &Path) -> Result<CheckReport, String> {
     let device = FileDevice::open(path, &FileOptions::new().read_only(true)).unwrap();
     let mut options = CheckOptions::default();
@@ -16,7 +16,7 @@ pub(crate) fn ours(path: &Path) -> Result<CheckReport, String> {
     check(Arc::new(device), &options, &|_| ()).map_err(|error| error.to_string())
 }
 
-/// What a report says, a line a problem.
+/// The problems of a report, one per line.
 pub(crate) fn lines(report: &Result<CheckReport, String>) -> String {
     match report {
         Ok(report) => {
@@ -27,12 +27,12 @@ pub(crate) fn lines(report: &Result<CheckReport, String>) -> String {
     }
 }
 
-/// A directory with an image in it.
-pub(crate) struct Made {
+/// A temporary directory with an image.
+pub(crate) struct TestImage {
     pub(crate) dir: TempDir,
 }
 
-impl Made {
+impl TestImage {
     /// An empty image made by mke2fs.
     pub(crate) fn empty(size: u64, args: &str) -> Result<Self, Skip> {
         let dir = tempfile::tempdir().unwrap();
@@ -42,7 +42,7 @@ impl Made {
         Ok(made)
     }
 
-    /// An image that mke2fs filled with a random tree, its directories indexed by e2fsck.
+    /// An image that mke2fs filled with a random tree, and whose directories e2fsck indexed.
     pub(crate) fn filled(size: u64, args: &str, spec: &TreeMaker) -> Result<Self, Skip> {
         let dir = tempfile::tempdir().unwrap();
         let made = Self { dir };

@@ -1,11 +1,11 @@
-//! A volume as the testkit's oracles see it, and images to open.
+//! Adapters of a volume to the testkit's oracles, and images to open.
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses a part
 
-mod aftermath;
-pub mod dio;
-mod lost;
+pub mod direct;
+mod fast_commit;
 mod posix;
-mod source;
+mod recovery;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use nextent_device::{FileDevice, FileOptions};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
 
-pub use aftermath::{Promises, check_aborted, check_left, errors_noted};
-pub use lost::{assert_kept, open_untimed, two_files};
+pub use fast_commit::{assert_durable, create_two_files, open_without_timer};
 pub use posix::{VolumeFs, errno};
-pub use source::VolumeTree;
+pub use recovery::{DurableFiles, check_aborted, check_recovery, error_count};
+pub use tree::VolumeTree;
 
-/// An image in a directory that goes with it.
+/// An image in a temporary directory, which is removed when this is dropped.
 pub struct Image {
     dir: tempfile::TempDir,
 }
@@ -50,21 +50,21 @@ pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Inodes> {
     Inodes::open(Arc::new(device), &options)
 }
 
-/// Closes a volume, none of whose operations asked for too little room in the log.
+/// Closes a volume, and checks that no operation exceeded its estimate of journal credits.
 #[track_caller]
 pub fn close(volume: &Inodes) {
-    assert_eq!(volume.credit_overruns(), 0, "some estimate of credits is too low");
+    assert_eq!(volume.credit_overruns(), 0, "an estimate of credits is too low");
     volume.close().expect("the volume closes");
 }
 
-/// Makes all that was done durable and puts it in place, after which fast commits may be made.
-pub fn put_in_place(volume: &Inodes) {
+/// Commits and checkpoints everything. The next fsync may be a fast commit.
+pub fn checkpoint_all(volume: &Inodes) {
     volume.freeze().expect("the volume freezes");
     volume.thaw().expect("the volume thaws");
 }
 
-/// Opens the file. A tool that another test is just starting holds a copy of every descriptor, and
-/// so of the lock on this file, until it runs.
+/// Opens the file, and retries while it is locked. A child process that another test forks has a
+/// copy of every descriptor, and so of the lock, until it executes its program.
 pub fn open_file(path: &Path, how: &FileOptions) -> FileDevice {
     for _ in 0..200 {
         match FileDevice::open(path, how) {
@@ -77,7 +77,7 @@ pub fn open_file(path: &Path, how: &FileOptions) -> FileDevice {
     panic!("{} stays locked", path.display());
 }
 
-/// The sets of features that images are made with: a name and the arguments of `mke2fs`.
+/// Kinds of images: a name, and the arguments of `mke2fs`.
 pub const KINDS: &[(&str, &[&str])] = &[
     ("ext4", &["-t", "ext4"]),
     ("upstream", &["-t", "ext4", "-O", "orphan_file,metadata_csum_seed"]),

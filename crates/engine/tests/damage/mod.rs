@@ -1,9 +1,8 @@
-//! Damaged images: how they are made, and all that is then tried on them.
+//! Damaged images, and the calls that are tried on them.
 //!
-//! The base images have no checksums, so that damage is not simply refused at
-//! the first look. Whatever the damage, each call must return; what it returns
-//! does not matter, but an error is one line.
-#![allow(dead_code, unreachable_pub)] // each user needs a part
+//! The base images have no checksums, so that the engine reads damaged blocks instead of refusing
+//! them. Each call must return, with any result; the text of an error must be one line.
+#![allow(dead_code, unreachable_pub)] // each user needs a part of it
 
 use crate::common::VolumeFs;
 use nextent::inodes::{Attr, InodeNo, Inodes, ROOT_INO, SeekKind, SetAttr};
@@ -13,18 +12,18 @@ use nextent_sync::{Arc, Duration};
 use nextent_testkit::{PosixFs, Rng, Skip, XattrFlags, e2fs, perform, sample_ops};
 use std::collections::HashSet;
 
-/// A sound image and the places in it where damage tells.
-pub struct Base {
+/// A valid image, and the blocks to damage.
+pub struct BaseImage {
     pub image: MemoryDevice,
     /// Offsets of blocks: directories, extent nodes, inodes, journal, others.
-    pub places: Vec<u64>,
+    pub blocks: Vec<u64>,
     pub block_size: u64,
 }
 
-/// What part of the image is to be damaged.
+/// The part of the image to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Any block that is not empty.
+    /// All blocks that are not empty.
     Anything,
     /// The superblock and the blocks after it: descriptors, bitmaps, inodes.
     Head,
@@ -32,27 +31,27 @@ pub enum Part {
     Directories,
     /// Inodes and nodes of block maps.
     Maps,
-    /// The journal, which needs recovery.
+    /// The journal, while it needs recovery.
     Journal,
 }
 
 const IMAGE_BYTES: u64 = 8 << 20;
 
-/// Opens for writing, with commits only when asked for or needed.
+/// Opens for writing, with commits only on request or under pressure.
 fn open(device: Arc<dyn BlockDevice>) -> nextent::Result<Inodes> {
     let options = OpenOptions::new().commit_interval(Duration::ZERO);
     Inodes::open(device, &options)
 }
 
-/// Images whose damage gets past the door: small blocks, no checksums.
+/// Images with small blocks and without checksums.
 pub const KINDS: [(&str, &[&str]); 3] = [
     ("ext4", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^64bit,^resize_inode"]),
     ("ext3", &["-t", "ext3", "-b", "1024", "-I", "128"]),
     ("ext2", &["-t", "ext2", "-b", "1024"]),
 ];
 
-/// An image made by mke2fs with `args`, with a bit of everything in it.
-pub fn base(args: &[&str], part: Part) -> Result<Base, Skip> {
+/// An image made by mke2fs with `args`, with files of every kind.
+pub fn base(args: &[&str], part: Part) -> Result<BaseImage, Skip> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("base");
     e2fs::mke2fs(&path, IMAGE_BYTES, args)?;
@@ -62,15 +61,15 @@ pub fn base(args: &[&str], part: Part) -> Result<Base, Skip> {
     populate(&VolumeFs(&volume));
     volume.sync().unwrap();
     let block_size = u64::from(volume.geometry().block_size);
-    // Taken before the log is emptied, it needs recovery.
+    // A snapshot before the log is emptied needs recovery.
     let crashed = device.image_at(device.events());
-    let places = places(&volume, &crashed, part, block_size);
+    let blocks = blocks(&volume, &crashed, part, block_size);
     volume.close().unwrap();
     drop(volume);
     let closed = device.inner().snapshot();
     let image = if part == Part::Journal { crashed } else { closed };
-    assert!(!places.is_empty(), "nowhere to do damage to {part:?}");
-    Ok(Base { image, places, block_size })
+    assert!(!blocks.is_empty(), "no blocks of {part:?}");
+    Ok(BaseImage { image, blocks, block_size })
 }
 
 fn populate(fs: &VolumeFs<'_>) {
@@ -92,7 +91,7 @@ fn populate(fs: &VolumeFs<'_>) {
 }
 
 /// Offsets of the blocks of a part.
-fn places(volume: &Inodes, image: &MemoryDevice, part: Part, block: u64) -> Vec<u64> {
+fn blocks(volume: &Inodes, image: &MemoryDevice, part: Part, block: u64) -> Vec<u64> {
     let bytes = image.to_bytes();
     let chunks = || bytes.chunks(block as usize).zip((0..).step_by(block as usize));
     let used = |chunk: &[u8]| chunk.iter().any(|&byte| byte != 0);
@@ -104,7 +103,7 @@ fn places(volume: &Inodes, image: &MemoryDevice, part: Part, block: u64) -> Vec<
                 .map(|path| volume.resolve(&Cred::root(), path.as_bytes(), true));
             dirs.into_iter().flatten().flat_map(|attr| blocks_of(volume, &attr, block)).collect()
         }
-        // An extent node begins with its magic number; inodes lie in the head.
+        // An extent node begins with its magic number; the head has the inodes.
         Part::Maps => {
             let nodes = chunks().filter(|(c, _)| c.starts_with(&[0x0a, 0xf3])).map(|(_, at)| at);
             nodes
@@ -130,14 +129,14 @@ fn blocks_of(volume: &Inodes, attr: &Attr, block: u64) -> Vec<u64> {
         .collect()
 }
 
-impl Base {
-    /// The image with a few words changed, always the same for one seed.
+impl BaseImage {
+    /// The image with a few changed words, which depend only on the seed.
     pub fn damaged(&self, seed: u64) -> MemoryDevice {
         let mut rng = Rng::new(seed);
         let image = self.image.snapshot();
         for _ in 0..1 + rng.below(4) {
-            let place = *rng.pick(&self.places);
-            // Structures crowd at the start of a block.
+            let place = *rng.pick(&self.blocks);
+            // Most structures are at the start of a block.
             let reach = *rng.pick(&[64, 256, self.block_size]);
             let at = (place + rng.below(reach.min(self.block_size))).min(image.size() - 8);
             let len = *rng.pick(&[1, 1, 2, 2, 4, 4, 8]);
@@ -154,13 +153,13 @@ impl Base {
         image
     }
 
-    /// The image with changes that a fuzzer chose: eight bytes each, two for
-    /// the place, two for the offset in it, four for the value.
+    /// The image with changes that a fuzzer chose, eight bytes for each: two for the block, two for
+    /// the offset in it, four for the value.
     pub fn patched(&self, data: &[u8]) -> MemoryDevice {
         let image = self.image.snapshot();
         for patch in data.chunks_exact(8).take(64) {
             let word = |at: usize| u64::from(u16::from_le_bytes([patch[at], patch[at + 1]]));
-            let place = self.places[word(0) as usize % self.places.len()];
+            let place = self.blocks[word(0) as usize % self.blocks.len()];
             let at = (place + word(2) % self.block_size).min(image.size() - 4);
             image.write_at(at, &patch[4..8]).unwrap();
         }
@@ -168,17 +167,17 @@ impl Base {
     }
 }
 
-/// Does everything to an image, on copies; it must only return.
+/// Runs all calls on copies of an image; they must return.
 pub fn exercise(image: &MemoryDevice) {
     for no_recovery in [true, false] {
         let options = OpenOptions::new().read_only(true).no_recovery(no_recovery);
         match Inodes::open(Arc::new(image.snapshot()), &options) {
-            Ok(volume) => drop(look(&volume, image.size())),
+            Ok(volume) => drop(read_all(&volume, image.size())),
             Err(error) => assert_one_line(&error.to_string()),
         }
     }
     match open(Arc::new(image.snapshot())) {
-        Ok(volume) => change(&volume, image.size()),
+        Ok(volume) => change_all(&volume, image.size()),
         Err(error) => assert_one_line(&error.to_string()),
     }
 }
@@ -187,8 +186,8 @@ fn assert_one_line(text: &str) {
     assert!(!text.is_empty() && !text.contains('\n'), "not one line: {text:?}");
 }
 
-/// Visits every inode that names lead to, once, and reads all about it.
-fn look(volume: &Inodes, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
+/// Visits every inode that has a name, once, and reads its data and attributes.
+fn read_all(volume: &Inodes, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
     let root = Cred::root();
     let (mut seen, mut waiting) = (HashSet::from([ROOT_INO]), vec![ROOT_INO]);
     let mut names = Vec::new();
@@ -198,8 +197,8 @@ fn look(volume: &Inodes, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
         let mut entries = 0;
         let _ = volume.readdir(ino, 0, &mut |entry| {
             entries += 1;
-            // No directory has more entries than the image has room for.
-            assert!(entries <= size / 8, "a directory without end");
+            // The image's size bounds the entries of a directory.
+            assert!(entries <= size / 8, "an endless directory");
             names.push((ino, entry.name.to_vec(), entry.ino));
             if seen.insert(entry.ino) {
                 waiting.push(entry.ino);
@@ -222,10 +221,10 @@ fn look(volume: &Inodes, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
     names
 }
 
-/// Changes what is there and adds to it.
-fn change(volume: &Inodes, size: u64) {
+/// Changes all files and adds new ones.
+fn change_all(volume: &Inodes, size: u64) {
     let root = Cred::root();
-    for (n, (dir, name, ino)) in look(volume, size).into_iter().enumerate() {
+    for (n, (dir, name, ino)) in read_all(volume, size).into_iter().enumerate() {
         match n % 5 {
             0 => drop(volume.unlink(&root, dir, &name)),
             1 => drop(volume.write(&root, ino, 5000, &[1; 3000])),
@@ -244,5 +243,5 @@ fn change(volume: &Inodes, size: u64) {
     let _ = volume.close();
 }
 
-/// Longest time that one damaged image may take; generous for slow machines.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit of the time for one damaged image, with a margin for slow machines.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);

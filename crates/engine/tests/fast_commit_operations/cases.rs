@@ -1,4 +1,4 @@
-//! The operations, and why each is durable after the fsync that follows.
+//! The operations, and the kind of commit that makes each durable at the next fsync.
 
 use super::common::VolumeFs;
 use nextent::inodes::{Access, FallocateMode, InodeNo, Inodes, SetAttr, SetTime, Wait};
@@ -8,31 +8,31 @@ use std::cell::Cell;
 
 use Durable::{ByFastCommit, ByFullCommit};
 
-/// What makes the operation durable.
+/// The commit that makes the operation durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durable {
-    /// The records carry it: extents and the inode's bytes.
+    /// The records have it: extents and the inode's bytes.
     ByFastCommit,
-    /// They do not.
+    /// The records cannot have it.
     ByFullCommit,
 }
 
-/// One operation.
-pub(crate) struct Case {
+/// A test of one operation.
+pub(crate) struct OperationCase {
     pub(crate) name: &'static str,
-    /// What is there before, durable.
-    pub(crate) prepare: fn(&World<'_>),
-    pub(crate) run: fn(&World<'_>),
-    /// The file that is synced then; empty for the one that is held open.
+    /// Makes the state before the operation, which is then made durable.
+    pub(crate) prepare: fn(&TestVolume<'_>),
+    pub(crate) run: fn(&TestVolume<'_>),
+    /// The file to sync afterwards; empty for the open file.
     pub(crate) sync: &'static str,
     pub(crate) durable: Durable,
 }
 
-/// The volume, with what the operations need.
-pub(crate) struct World<'v> {
+/// The volume and the file that an operation holds open.
+pub(crate) struct TestVolume<'v> {
     pub(crate) volume: &'v Inodes,
     pub(crate) fs: VolumeFs<'v>,
-    /// A file that is held open.
+    /// The open file.
     pub(crate) held: Cell<Option<InodeNo>>,
 }
 
@@ -40,13 +40,13 @@ const IN_INODE: &str = "user.in";
 const IN_BLOCK: &str = "user.out";
 const ACL: &str = "system.posix_acl_access";
 
-impl<'v> World<'v> {
+impl<'v> TestVolume<'v> {
     pub(crate) fn new(volume: &'v Inodes) -> Self {
         Self { volume, fs: VolumeFs(volume), held: Cell::new(None) }
     }
 
-    /// Files with data, and with an attribute where inodes have room for that; `/a` also has one in
-    /// a block.
+    /// Makes files with data, and with an attribute if inodes have space for it. `/a` also has an
+    /// attribute in a block.
     pub(crate) fn prepare(&self) {
         let fs = &self.fs;
         fs.mkdir("/d", 0o755).unwrap();
@@ -82,7 +82,7 @@ impl<'v> World<'v> {
         self.held.set(Some(ino));
     }
 
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn close_held(&self) {
         if let Some(ino) = self.held.take() {
             self.volume.release(ino).unwrap();
         }
@@ -97,9 +97,9 @@ impl<'v> World<'v> {
     }
 }
 
-fn nothing(_: &World<'_>) {}
+fn nothing(_: &TestVolume<'_>) {}
 
-/// An access list that names a user, with mode `rwx` bits for that.
+/// An access list that gives `perm` to a user.
 fn acl(perm: u16) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     let users = (1000..1060).map(|id| (2, perm, id));
@@ -113,28 +113,28 @@ fn acl(perm: u16) -> Vec<u8> {
     bytes
 }
 
-fn with_acl(world: &World<'_>) {
-    world.fs.set_xattr("/e", ACL, &acl(4), XattrFlags::Any).unwrap();
+fn with_acl(test: &TestVolume<'_>) {
+    test.fs.set_xattr("/e", ACL, &acl(4), XattrFlags::Any).unwrap();
 }
 
-/// Blocks that are allocated and not written: `/e` has no others.
-fn set_aside(world: &World<'_>) {
-    world.fs.unlink("/e").unwrap();
-    world.fs.create("/e", 0o644).unwrap();
-    world.fs.allocate("/e", 0, 16_384, false).unwrap();
+/// Replaces the blocks of `/e` by unwritten ones.
+fn unwritten(test: &TestVolume<'_>) {
+    test.fs.unlink("/e").unwrap();
+    test.fs.create("/e", 0o644).unwrap();
+    test.fs.allocate("/e", 0, 16_384, false).unwrap();
 }
 
 macro_rules! cases {
     ($($name:literal, $prepare:expr, $run:expr => $sync:literal, $durable:ident;)*) => {
-        &[$(Case {
+        &[$(OperationCase {
             name: $name, prepare: $prepare, run: $run, sync: $sync, durable: $durable,
         }),*]
     };
 }
 
-/// All of them.
-pub(crate) const CASES: &[Case] = cases! {
-    // Contents that grow or are written over: the records have all extents, size and times.
+/// All operations.
+pub(crate) const CASES: &[OperationCase] = cases! {
+    // Growth and overwrites: the records have all extents, the size and the times.
     "append", nothing, |w| w.fs.write("/f", w.size("/f"), &[2; 5000]).unwrap()
         => "/f", ByFastCommit;
     "write beyond a hole", nothing, |w| w.fs.write("/f", 200_000, &[2; 5000]).unwrap()
@@ -142,7 +142,7 @@ pub(crate) const CASES: &[Case] = cases! {
     "direct append", nothing, |w| w.direct("/f", w.size("/f"), 8192) => "/f", ByFastCommit;
     "direct write into a hole", |w| w.fs.truncate("/e", 65_536).unwrap(),
         |w| w.direct("/e", 32_768, 4096) => "/e", ByFastCommit;
-    "completed direct writes", set_aside, |w| {
+    "completed direct writes", unwritten, |w| {
         (0..4).for_each(|n| w.direct("/e", n * 4096, 4096));
     } => "/e", ByFastCommit;
     "longer", nothing, |w| w.fs.truncate("/f", 100_000).unwrap() => "/f", ByFastCommit;
@@ -158,12 +158,12 @@ pub(crate) const CASES: &[Case] = cases! {
     } => "/f", ByFastCommit;
     "read time", nothing, |w| w.volume.touch_atime(w.ino("/f")).unwrap() => "/f", ByFastCommit;
 
-    // A block of attributes beside the extents: e2fsck does not count it when it replays.
-    "append beside attributes", nothing, |w| w.fs.write("/a", w.size("/a"), &[2; 5000]).unwrap()
-        => "/a", ByFullCommit;
+    // A file with an attribute block: e2fsck does not count that block when it replays.
+    "append to a file with attributes", nothing,
+        |w| w.fs.write("/a", w.size("/a"), &[2; 5000]).unwrap() => "/a", ByFullCommit;
 
-    // Extents that records cannot have: unwritten ones, or more than four.
-    "some completed direct writes", set_aside, |w| w.direct("/e", 4096, 4096)
+    // Unwritten extents and more than four extents: records cannot have them.
+    "some completed direct writes", unwritten, |w| w.direct("/e", 4096, 4096)
         => "/e", ByFullCommit;
     "allocate", nothing, |w| w.fs.allocate("/f", w.size("/f"), 30_000, false).unwrap()
         => "/f", ByFullCommit;
@@ -174,7 +174,7 @@ pub(crate) const CASES: &[Case] = cases! {
         (10..20).for_each(|n| w.fs.write("/f", n * 20_000, &[n as u8; 4096]).unwrap());
     } => "/f", ByFullCommit;
 
-    // Blocks that are taken away or moved: records only add.
+    // Removed or moved blocks: records only add extents.
     "shorter", nothing, |w| w.fs.truncate("/f", 4096).unwrap() => "/f", ByFullCommit;
     "empty", nothing, |w| w.fs.truncate("/f", 0).unwrap() => "/f", ByFullCommit;
     "shorter, then longer", nothing, |w| {
@@ -201,11 +201,11 @@ pub(crate) const CASES: &[Case] = cases! {
         w.fs.insert("/f", 4096, 4096).unwrap();
     } => "/f", ByFullCommit;
 
-    // The superblock says that there are large files; no record does.
+    // The first large file sets a feature in the superblock, which no record has.
     "the first large file", nothing, |w| w.fs.truncate("/f", 3 << 30).unwrap()
         => "/f", ByFullCommit;
 
-    // Fields that records are not used for.
+    // Fields that require a full commit.
     "mode", nothing, |w| w.fs.chmod("/f", 0o600).unwrap() => "/f", ByFullCommit;
     "mode and back", nothing, |w| {
         w.fs.chmod("/f", 0o600).unwrap();
@@ -216,12 +216,12 @@ pub(crate) const CASES: &[Case] = cases! {
         let flags = w.volume.getattr(w.ino("/f")).unwrap().flags | 0x80;
         w.set("/f", SetAttr { flags: Some(flags), ..SetAttr::default() });
     } => "/f", ByFullCommit;
-    "a write that takes rights", |w| w.fs.chmod("/f", 0o6777).unwrap(), |w| {
+    "a write that clears set-id bits", |w| w.fs.chmod("/f", 0o6777).unwrap(), |w| {
         let user = Cred::user(1000, 1000, Vec::new(), 0);
         w.volume.write(&user, w.ino("/f"), 0, &[4; 100]).unwrap();
     } => "/f", ByFullCommit;
 
-    // Attributes: those in a block are not in the inode's bytes.
+    // Attributes: the inode's bytes have none of those in a block.
     "attribute in the inode", nothing, |w| {
         w.fs.set_xattr("/a", IN_INODE, b"IN", XattrFlags::Replace).unwrap();
     } => "/a", ByFullCommit;
@@ -265,13 +265,13 @@ pub(crate) const CASES: &[Case] = cases! {
     "default list of a directory", nothing, |w| {
         w.fs.set_xattr("/d", "system.posix_acl_default", &acl(6), XattrFlags::Any).unwrap();
     } => "/d", ByFullCommit;
-    "a write that takes a capability", |w| {
+    "a write that removes a capability", |w| {
         let mut value = 0x0200_0001u32.to_le_bytes().to_vec();
         value.extend([0; 16]);
         w.fs.set_xattr("/e", "security.capability", &value, XattrFlags::Any).unwrap();
     }, |w| w.fs.write("/e", 0, &[4; 100]).unwrap() => "/e", ByFullCommit;
 
-    // Names and their count.
+    // Names and the link count.
     "link", nothing, |w| w.fs.link("/f", "/final").unwrap() => "/final", ByFullCommit;
     "link, then unlink the old name", nothing, |w| {
         w.fs.link("/f", "/final").unwrap();
@@ -299,46 +299,46 @@ pub(crate) const CASES: &[Case] = cases! {
     } => "/f", ByFullCommit;
     "rename over a file", nothing, |w| w.fs.rename("/f", "/e", RenameFlags::Replace).unwrap()
         => "/e", ByFullCommit;
-    "a name of two replaced", |w| w.fs.link("/f", "/other").unwrap(),
+    "one name of two replaced", |w| w.fs.link("/f", "/other").unwrap(),
         |w| w.fs.rename("/e", "/other", RenameFlags::Replace).unwrap() => "/f", ByFullCommit;
     "exchange", nothing, |w| w.fs.rename("/f", "/e", RenameFlags::Exchange).unwrap()
         => "/e", ByFullCommit;
-    "the other of an exchange", nothing, |w| {
+    "the other file of an exchange", nothing, |w| {
         w.fs.rename("/f", "/d/g", RenameFlags::Exchange).unwrap();
     } => "/f", ByFullCommit;
-    "its directory renamed", nothing, |w| {
+    "the file's directory renamed", nothing, |w| {
         w.fs.rename("/d", "/dir", RenameFlags::Replace).unwrap();
         w.fs.write("/dir/g", 0, &[5; 20_000]).unwrap();
     } => "/dir/g", ByFullCommit;
-    "its directory exchanged", |w| w.fs.mkdir("/k", 0o700).unwrap(), |w| {
+    "the file's directory exchanged", |w| w.fs.mkdir("/k", 0o700).unwrap(), |w| {
         w.fs.rename("/d", "/k", RenameFlags::Exchange).unwrap();
         w.fs.write("/k/g", 0, &[5; 20_000]).unwrap();
     } => "/k/g", ByFullCommit;
-    "no name left", nothing, |w| {
+    "the last name removed", nothing, |w| {
         w.hold(w.ino("/e"));
         w.fs.unlink("/e").unwrap();
         w.volume.write(&Cred::root(), w.held.get().unwrap(), 0, &[5; 20_000]).unwrap();
     } => "", ByFullCommit;
 
-    // Files that come to be, also under a number that was another's.
+    // New files, also with the number of a freed inode.
     "create", nothing, |w| w.fs.create("/new", 0o640).unwrap() => "/new", ByFullCommit;
     "create and write", nothing, |w| {
         w.fs.create("/new", 0o640).unwrap();
         w.fs.write("/new", 0, &[6; 9000]).unwrap();
     } => "/new", ByFullCommit;
-    "the same name again", nothing, |w| {
+    "the same name and number reused", nothing, |w| {
         let number = w.ino("/e");
         w.fs.unlink("/e").unwrap();
         w.fs.create("/e", 0o644).unwrap();
         w.fs.write("/e", 0, &[6; 9000]).unwrap();
         assert_eq!(w.ino("/e"), number);
     } => "/e", ByFullCommit;
-    "the file again", nothing, |w| {
+    "a file replaced by a new one", nothing, |w| {
         w.fs.unlink("/f").unwrap();
         w.fs.create("/f", 0o644).unwrap();
         w.fs.write("/f", 0, &[6; 9000]).unwrap();
     } => "/f", ByFullCommit;
-    "inherits a list", |w| {
+    "a new file inherits a list", |w| {
         w.fs.set_xattr("/d", "system.posix_acl_default", &acl(6), XattrFlags::Any).unwrap();
     }, |w| w.fs.create("/d/new", 0o640).unwrap() => "/d/new", ByFullCommit;
     "a file without a name gets one", nothing, |w| {
@@ -348,7 +348,7 @@ pub(crate) const CASES: &[Case] = cases! {
         w.volume.append(&Cred::root(), made.ino, &[8; 9000]).unwrap();
         w.volume.link(&Cred::root(), made.ino, dir, b"tmp").unwrap();
     } => "/d/tmp", ByFullCommit;
-    "a durable one gets one", |w| {
+    "a durable file without a name gets one", |w| {
         let made = w.volume.tmpfile(&Cred::root(), w.ino("/d"), 0o600).unwrap();
         w.held.set(Some(made.ino));
         w.volume.append(&Cred::root(), made.ino, &[8; 9000]).unwrap();
@@ -358,7 +358,7 @@ pub(crate) const CASES: &[Case] = cases! {
         w.volume.append(&Cred::root(), ino, &[8; 9000]).unwrap();
     } => "/d/tmp", ByFullCommit;
 
-    // Directories and what is not a file: a full commit always.
+    // Directories and special files: always a full commit.
     "directory of a new file", nothing, |w| w.fs.create("/d/new", 0o640).unwrap()
         => "/d", ByFullCommit;
     "directory of a removed file", nothing, |w| w.fs.unlink("/d/g").unwrap() => "/d", ByFullCommit;
@@ -373,8 +373,8 @@ pub(crate) const CASES: &[Case] = cases! {
     "fifo", nothing, |w| w.fs.mknod("/d/fifo", libc::S_IFIFO | 0o666, (0, 0)).unwrap()
         => "/d", ByFullCommit;
 
-    // Another's change is not asked for; this one's is carried.
-    "a range by another call", nothing, |w| {
+    // The records have the changes of all calls to the synced file.
+    "an allocation by another call", nothing, |w| {
         let mode = FallocateMode::Allocate;
         w.volume.fallocate(&Cred::root(), w.ino("/f"), mode, w.size("/f"), 8192).unwrap();
         w.fs.write("/f", w.size("/f") - 8192, &[2; 8192]).unwrap();

@@ -1,4 +1,4 @@
-//! One command line for both programs: mke2fs's words, parsed here into options.
+//! One command line for both programs: the arguments of mke2fs, parsed into options of the engine.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use uuid::Uuid;
 pub(crate) const CLOCK: u64 = 1_700_000_000;
 pub(crate) const UUID: &str = "11111111-2222-3333-4444-555555555555";
 
-/// A size, options, and the words for mke2fs without size, UUID and seed.
-pub(crate) struct Case {
+/// A size, options, and the arguments of mke2fs without size, UUID and seed.
+pub(crate) struct MkfsCase {
     pub(crate) size: u64,
     pub(crate) options: MkfsOptions,
     pub(crate) words: Vec<String>,
@@ -41,8 +41,8 @@ fn extended(options: &mut MkfsOptions, pair: &str) {
     }
 }
 
-/// The case that a line describes.
-pub(crate) fn parse(line: &str) -> Case {
+/// Parses a line.
+pub(crate) fn parse(line: &str) -> MkfsCase {
     let mut words = line.split_whitespace();
     let size = size(words.next().expect("a size"));
     let rest: Vec<&str> = words.collect();
@@ -84,15 +84,15 @@ pub(crate) fn parse(line: &str) -> Case {
         theirs.extend(["-t".to_owned(), "ext4".to_owned()]);
     }
     theirs.extend(["-U".to_owned(), UUID.to_owned(), "-E".to_owned(), seed]);
-    Case { size, options, words: theirs }
+    MkfsCase { size, options, words: theirs }
 }
 
-/// Makes the case's image at `path`, in a new sparse file.
-pub(crate) fn make(path: &Path, case: &Case) -> Result<Plan, MkfsError> {
+/// Makes an image at `path`, in a new sparse file.
+pub(crate) fn make(path: &Path, case: &MkfsCase) -> Result<Plan, MkfsError> {
     let file = std::fs::File::create(path).expect("the test's directory can be written");
     file.set_len(case.size).expect("a sparse file takes no space");
     drop(file);
-    // A tool that another test is just starting holds a copy of every descriptor, and of its lock.
+    // A child process that another test forks has a copy of every descriptor, and of its lock.
     let how = FileOptions::new().unlocked(true);
     let device = FileDevice::open(path, &how).expect("the image opens");
     mkfs::make(&device, &case.options)

@@ -1,5 +1,5 @@
-//! Volumes filled before they are written: every shape of directory, map and attribute, judged by
-//! e2fsck and read back, and written to, by the kernel.
+//! Volumes that mkfs fills: every shape of directory, map and attribute. e2fsck checks them, and
+//! the kernel reads and writes them.
 
 use std::fs;
 use std::ops::Range;
@@ -55,7 +55,7 @@ fn add_file(filling: &mut Filling<'_>, dir: InodeNo, size: u64, data: &[Range<u6
     for beyond in [size..size + 1, 1 << 44..(1 << 44) + 1] {
         let file = Contents::File { size, data: &[beyond] };
         let refused = filling.add(&mut open, 0, &attrs(&[], 1), file);
-        assert!(matches!(refused, Err(Error::Invalid)), "block numbers are not cut");
+        assert!(matches!(refused, Err(Error::Invalid)), "block numbers are not truncated");
     }
     let file = Contents::File { size, data };
     let added = filling.add(&mut open, 0, &attrs(&[], 1), file).expect("room");
@@ -108,11 +108,11 @@ fn fill(filling: &mut Filling<'_>) -> Result<(), Error> {
     let ino = filling.add(&mut open, 0, &attrs(&[], 3), fifo())?.ino;
     filling.link(&mut open, 1, ino)?;
     filling.link(&mut open, 2, ino)?;
-    assert!(filling.link(&mut open, 3, ino).is_err(), "it has all its names");
+    assert!(filling.link(&mut open, 3, ino).is_err(), "a link beyond the link count");
     filling.close_dir(open)
 }
 
-fn look(path: &Path, line: &str) -> Result<(), Skip> {
+fn check_by_kernel(path: &Path, line: &str) -> Result<(), Skip> {
     let mount = KernelMount::new(path, Access::ReadWrite)?;
     let count = |dir: &str| fs::read_dir(mount.join(dir)).expect("a directory").count();
     assert_eq!(count("many"), (0..9000).filter(|at| at % 7 != 3).count(), "{line}");
@@ -126,7 +126,7 @@ fn look(path: &Path, line: &str) -> Result<(), Skip> {
     let large = fs::read(mount.join(name("large"))).expect("readable");
     assert!(large.len() == 70_000_001 && large.iter().all(|byte| *byte == b'd'), "{line}");
     assert_eq!(fs::read_link(mount.join("far")).expect("a link").as_os_str().len(), 800);
-    // The index finds names and takes more of them.
+    // The index finds the names and takes new ones.
     for dir in ["many", "lots", "few"] {
         for name in names(300, "name").into_iter().chain(names(3000, "more")).enumerate() {
             let (at, name) = name;
@@ -149,7 +149,7 @@ fn every_shape_in_every_layout() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("image");
     for line in LAYOUTS {
-        let args::Case { size, options, .. } = args::parse(line);
+        let args::MkfsCase { size, options, .. } = args::parse(line);
         let device = device(&path, size);
         let plan = Plan::new(&options, size).expect(line);
         let before = plan.superblock().free_blocks_count();
@@ -160,18 +160,18 @@ fn every_shape_in_every_layout() {
         drop(device);
         let report = need!(e2fs::e2fsck(&path));
         assert!(report.is_clean(), "{line}: {}", report.text);
-        need!(look(&path, line));
+        need!(check_by_kernel(&path, line));
     }
 }
 
-/// Whatever is the first that does not fit, what was there before is whole.
+/// After the first file that does not fit, the files before it are complete.
 #[test]
-fn full() {
+fn a_full_volume_is_valid() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("image");
     let large = vec![(b"user.large".to_vec(), vec![b'v'; 700])];
     for (n, line) in ["6m -b 1024", "2m -b 1024 -t ext2", "20m -b 4096"].iter().enumerate() {
-        let args::Case { size, options, .. } = args::parse(line);
+        let args::MkfsCase { size, options, .. } = args::parse(line);
         let device = device(&path, size);
         let mut filling =
             Filling::new(Plan::new(&options, size).expect(line), &device).expect(line);
@@ -209,22 +209,22 @@ fn full() {
     }
 }
 
-/// Layouts in which bitmaps and tables of a group may lie outside of it, or inside.
-const APART: &[&str] = &[
+/// Layouts with a group's bitmaps and tables inside or outside of the group.
+const METADATA_LAYOUTS: &[&str] = &[
     "20m -b 1024 -g 1024 -N 1280 -G 1 -E packed_meta_blocks=1",
     "20m -b 1024 -g 1024 -N 1280 -G 1",
     "20m -b 1024 -g 1024 -N 1280 -G 4",
     "20m -b 1024 -g 1024 -N 1280 -O ^flex_bg",
 ];
 
-/// A group whose data has as many blocks as its bitmaps and table, which lie elsewhere, has a
-/// bitmap of its own: the kernel takes what lies there from the bitmap.
+/// A group may have as many data blocks as the size of its bitmaps and table, which are in another
+/// group. Its bitmap must be initialised, because the kernel reads the data blocks from it.
 #[test]
 fn data_as_large_as_a_groups_metadata() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("image");
-    for line in APART {
-        let args::Case { size, options, .. } = args::parse(line);
+    for line in METADATA_LAYOUTS {
+        let args::MkfsCase { size, options, .. } = args::parse(line);
         let device = device(&path, size);
         let plan = Plan::new(&options, size).expect(line);
         let geometry = plan.geometry().clone();
@@ -255,12 +255,12 @@ fn data_as_large_as_a_groups_metadata() {
         drop(device);
         let report = need!(e2fs::e2fsck(&path));
         assert!(report.is_clean(), "{line}: {}", report.text);
-        need!(write_beside(&path, line, &lengths));
+        need!(fill_by_kernel(&path, line, &lengths));
     }
 }
 
-/// The kernel fills the volume; what was there before stays as it was.
-fn write_beside(path: &Path, line: &str, lengths: &[u64]) -> Result<(), Skip> {
+/// The kernel fills the volume; earlier files must not change.
+fn fill_by_kernel(path: &Path, line: &str, lengths: &[u64]) -> Result<(), Skip> {
     let mount = KernelMount::new(path, Access::ReadWrite)?;
     for at in 0..200 {
         if fs::write(mount.join(format!("new{at}")), vec![b'n'; 200_000]).is_err() {

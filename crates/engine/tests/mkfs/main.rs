@@ -2,5 +2,5 @@
 
 mod args;
 mod fill;
-mod same;
+mod same_as_mke2fs;
 mod valid;

@@ -1,5 +1,5 @@
-//! What is made is valid: e2fsck finds nothing, the kernel mounts it and writes to it, the same
-//! options give the same bytes, and impossible ones are refused in a line.
+//! Made volumes are valid: e2fsck finds no problem, and the kernel mounts and writes them. The same
+//! options give the same bytes. Impossible options give an error of one line.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};
 
 use crate::args;
 
-/// Layouts that mke2fs does not have in the same way, or cannot make at all.
+/// Layouts that mke2fs makes differently, or cannot make.
 const CHECKED: &[&str] = &[
     "100k",
     "300m -g 256",
@@ -78,7 +78,7 @@ fn the_kernel_mounts_and_writes() {
 }
 
 #[test]
-fn old_contents_do_not_shine_through() {
+fn old_contents_of_the_device_do_not_matter() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("image");
     for line in ["16m -t ext2", "16m -t ext3", "16m", "16m -O orphan_file -b 4096"] {
@@ -112,13 +112,13 @@ fn the_same_options_give_the_same_bytes() {
 }
 
 #[test]
-fn sixteen_tebibytes_cost_little() {
+fn sixteen_tebibytes_are_made_quickly() {
     let device = MemoryDevice::new(16 << 40);
     let case = args::parse("16t");
     let start = Instant::now();
     let plan = mkfs::make(&device, &case.options).expect("it is made");
     assert_eq!(plan.geometry().group_count, 131_072);
-    // Generous: this is a debug build on a busy machine.
+    // The limit has a margin for debug builds on busy machines.
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
@@ -179,9 +179,9 @@ fn impossible_options_are_refused() {
     }
 }
 
-/// Where a journal lies and how much of it is for fast commits asks for no journal.
+/// The journal's location and the size of its fast-commit area do not request a journal.
 #[test]
-fn only_a_size_asks_for_a_journal() {
+fn only_a_size_requests_a_journal() {
     for (line, journal) in [
         ("64m -t ext2", false),
         ("64m -O ^has_journal", false),

@@ -1,9 +1,9 @@
-//! The volume by paths: the same steps on a volume and, by `std::fs`, on a directory of the host;
-//! results and error numbers must be the same.
+//! The path API of a volume. The same steps run on a volume and, by `std::fs`, on a directory of
+//! the host; results and error numbers must be equal.
 
 #[path = "../common/mod.rs"]
 mod common;
-mod rights;
+mod permissions;
 mod steps;
 mod table;
 mod threads;
@@ -24,7 +24,7 @@ fn umask() -> u16 {
     line.and_then(|mask| u16::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
 }
 
-/// Closes the volume and lets e2fsck check the image.
+/// Closes the volume and checks the image by e2fsck.
 #[track_caller]
 fn finish(volume: Volume, image: &Path) {
     close(volume.inodes());
@@ -33,7 +33,7 @@ fn finish(volume: Volume, image: &Path) {
 }
 
 #[test]
-fn steps_do_what_they_do_on_the_host() {
+fn steps_have_the_results_of_the_host() {
     for args in [&["-t", "ext4"][..], &["-t", "ext2", "-b", "1024", "-r", "0"]] {
         let image = need!(Image::make(32 << 20, args));
         let volume = Volume::from(image.open());
@@ -112,7 +112,7 @@ fn deep_trees_and_wide_directories_are_removed() {
     finish(volume, &image.path());
 }
 
-/// What std has no counterpart for.
+/// Calls without a counterpart in std.
 #[test]
 fn nodes_owners_times_and_extended_attributes() {
     use nextent::{DeviceNo, FileTimes, NewNode, Permissions};

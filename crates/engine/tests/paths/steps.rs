@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use nextent::{FileOptions, Permissions, Volume};
 
-/// What a step gave: text to compare, or an error number.
+/// The result of a step: text to compare, or an error number.
 pub(crate) type Outcome = Result<String, i32>;
 
-/// How a file is opened: the letters `rwatcn` for read, write, append, truncate, create and
+/// Options of an open: the letters `rwatcn` for read, write, append, truncate, create and
 /// create_new.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How(pub(crate) &'static str);
+pub(crate) struct OpenMode(pub(crate) &'static str);
 
-impl How {
+impl OpenMode {
     fn has(self, letter: char) -> bool {
         self.0.contains(letter)
     }
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Write(&'static str, &'static str),
     Read(&'static str),
     /// Opens, writes and reads what the options allow.
-    Open(&'static str, How),
+    Open(&'static str, OpenMode),
     ReadDir(&'static str),
     Metadata(&'static str),
     SymlinkMetadata(&'static str),
@@ -43,12 +43,12 @@ pub(crate) enum Step {
     Chmod(&'static str, u32),
     Copy(&'static str, &'static str),
     Canonicalize(&'static str),
-    /// All files below a directory.
+    /// All files path_below a directory.
     Tree(&'static str),
 }
 
 fn number(error: &io::Error) -> i32 {
-    // What the standard library refuses by itself is an argument that makes no sense.
+    // The standard library itself refuses some arguments, without an error number.
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidInput => libc::EINVAL,
         io::ErrorKind::InvalidData => libc::EILSEQ,
@@ -56,9 +56,9 @@ fn number(error: &io::Error) -> i32 {
     })
 }
 
-/// A regular file's type, permission bits, length and names; of other files the first two, since
-/// file systems differ in the rest.
-fn told(dir: bool, link: bool, mode: u32, len: u64, names: u64) -> String {
+/// A regular file's type, permission bits, length and link count. For other files only type and
+/// bits, because the rest depends on the file system.
+fn metadata_text(dir: bool, link: bool, mode: u32, len: u64, names: u64) -> String {
     match (dir, link) {
         (false, false) => format!("file {mode:o} {len} {names}"),
         (true, _) => format!("directory {mode:o}"),
@@ -66,7 +66,7 @@ fn told(dir: bool, link: bool, mode: u32, len: u64, names: u64) -> String {
     }
 }
 
-/// What is done with a file that was opened.
+/// Writes and reads an open file.
 fn exercise(mut file: impl Read + Write + Seek) -> io::Result<String> {
     let mut text = String::new();
     for part in ["one", "two"] {
@@ -102,7 +102,7 @@ impl Step {
         let none = |()| String::new();
         let metadata = |found: nextent::Metadata| {
             let mode = found.permissions().mode();
-            told(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink())
+            metadata_text(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink())
         };
         Ok(match *self {
             Self::Write(path, text) => none(v.write(path, text)?),
@@ -154,7 +154,7 @@ impl Step {
         let at = |path: &str| PathBuf::from(format!("{}{path}", root.display()));
         let metadata = |found: fs::Metadata| {
             let mode = found.permissions().mode() & 0o7777;
-            told(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink())
+            metadata_text(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink())
         };
         Ok(match *self {
             Self::Write(path, text) => none(fs::write(at(path), text)?),
@@ -194,7 +194,7 @@ impl Step {
                 none(fs::set_permissions(at(path), fs::Permissions::from_mode(mode))?)
             }
             Self::Copy(from, to) => fs::copy(at(from), at(to))?.to_string(),
-            Self::Canonicalize(path) => below(root, &fs::canonicalize(at(path))?),
+            Self::Canonicalize(path) => path_below(root, &fs::canonicalize(at(path))?),
             Self::Tree(path) => {
                 let mut lines = Vec::new();
                 their_tree(root, &at(path), &mut lines)?;
@@ -209,8 +209,8 @@ fn sorted(mut lines: Vec<String>) -> String {
     lines.join("\n")
 }
 
-/// A path of the host as the volume has it.
-fn below(root: &Path, path: &Path) -> String {
+/// The path in the volume for a path of the host.
+fn path_below(root: &Path, path: &Path) -> String {
     let root = fs::canonicalize(root).expect("the directory exists");
     let path = path.strip_prefix(root).expect("a path in the directory");
     Path::new("/").join(path).display().to_string()
@@ -221,7 +221,8 @@ fn our_tree(volume: &Volume, dir: &Path, lines: &mut Vec<String>) -> nextent::Re
         let path = entry?.path();
         let found = volume.symlink_metadata(&path)?;
         let mode = found.permissions().mode();
-        let text = told(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink());
+        let text =
+            metadata_text(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink());
         lines.push(format!("{} {text}", path.display()));
         if found.is_dir() {
             our_tree(volume, &path, lines)?;
@@ -235,7 +236,8 @@ fn their_tree(root: &Path, dir: &Path, lines: &mut Vec<String>) -> io::Result<()
         let path = entry?.path();
         let found = fs::symlink_metadata(&path)?;
         let mode = found.permissions().mode() & 0o7777;
-        let text = told(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink());
+        let text =
+            metadata_text(found.is_dir(), found.is_symlink(), mode, found.len(), found.nlink());
         let name = path.strip_prefix(root).expect("a path in the directory");
         lines.push(format!("{} {text}", Path::new("/").join(name).display()));
         if found.is_dir() {

@@ -1,4 +1,4 @@
-//! Threads that share files and volumes.
+//! Threads that share open files and volumes.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
@@ -12,9 +12,9 @@ const THREADS: u64 = 4;
 const LINES: u64 = 100;
 
 #[test]
-fn handles_may_go_to_other_threads() {
-    fn sound<T: Send + Sync>() {}
-    sound::<(Volume, File, ReadDir, nextent::DirEntry, Error)>();
+fn handles_are_send_and_sync() {
+    fn assert_send_sync<T: Send + Sync>() {}
+    assert_send_sync::<(Volume, File, ReadDir, nextent::DirEntry, Error)>();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn threads_share_one_file() {
     finish(volume, &image.path());
 }
 
-/// Removal of a tree by several threads at once ends with nothing left.
+/// Several threads remove one tree at the same time; nothing remains.
 #[test]
 fn threads_remove_one_tree() {
     let image = need!(Image::make(32 << 20, &["-t", "ext4"]));

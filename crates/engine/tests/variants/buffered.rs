@@ -1,6 +1,7 @@
-//! Buffered reads and overwrites of one file from many threads, beside direct ones and cutters.
+//! Buffered reads and overwrites of one file by many threads, together with direct transfers and
+//! truncations.
 
-use crate::common::dio::{BLOCK, STALE, file, finish, opened, opened_with, read, stale};
+use crate::common::direct::{BLOCK, STALE, file, finish, opened, opened_with, read, stale};
 use crate::common::{Image, KINDS, close};
 use nextent::Cred;
 use nextent::inodes::{Access, Buffer, FallocateMode, Inodes, OpenFile, ROOT_INO, SetAttr, Wait};
@@ -9,51 +10,51 @@ use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need};
 
-/// Blocks that nobody cuts, and behind them as many that are cut off and punched all the time.
+/// Blocks that no thread removes. As many blocks follow that another thread truncates and punches.
 const KEPT: u64 = 128;
-/// Writers; each has the blocks that leave its own remainder.
+/// Writers. Block n belongs to writer n % WRITERS.
 const WRITERS: u64 = 6;
 
-fn own(block: u64) -> u8 {
+fn byte_of(block: u64) -> u8 {
     (block % WRITERS) as u8 + 1
 }
 
-/// Numbers without a pattern.
-fn chance(state: &mut u64, below: u64) -> u64 {
+/// A pseudo-random number below `below`.
+fn random(state: &mut u64, below: u64) -> u64 {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*state >> 33) % below
 }
 
-/// Writes a part of an own block or all of it; three of the writers directly.
+/// Writes one of the writer's blocks, or a part of it. Three of the writers write directly.
 fn write_one(f: &OpenFile<'_>, writer: u64, state: &mut u64, below: u64) {
-    let block = chance(state, below / WRITERS) * WRITERS + writer;
-    let byte = own(block);
+    let block = random(state, below / WRITERS) * WRITERS + writer;
+    let byte = byte_of(block);
     if writer.is_multiple_of(2) {
-        let (from, len) = match chance(state, 3) {
+        let (from, len) = match random(state, 3) {
             0 => (0, BLOCK),
-            1 => (chance(state, 3000), 1 + chance(state, 1000)),
+            1 => (random(state, 3000), 1 + random(state, 1000)),
             _ => (512, 1024),
         };
         let data = vec![byte; len as usize];
         assert_eq!(f.write(block * BLOCK + from, &data).unwrap(), data.len());
     } else {
-        let data = vec![byte; if chance(state, 2) == 0 { 4096 } else { 512 }];
+        let data = vec![byte; if random(state, 2) == 0 { 4096 } else { 512 }];
         let done = f.write_direct(block * BLOCK, &data, Wait::Allowed);
         assert_eq!(done.unwrap(), data.len());
     }
 }
 
-/// Every byte is its writer's or zero; those of `kept` blocks are the writer's.
-fn look(f: &OpenFile<'_>, from: u64, buf: &mut [u8], kept: bool) {
+/// Checks that every byte is its writer's or zero. In `kept` blocks no byte may be zero.
+fn check_bytes(f: &OpenFile<'_>, from: u64, buf: &mut [u8], kept: bool) {
     let got = f.read(from, buf).unwrap();
     for (n, byte) in buf[..got].iter().enumerate() {
         let block = (from + n as u64) / BLOCK;
-        let right = *byte == own(block) || (*byte == 0 && !(kept && block < KEPT));
-        assert!(right, "block {block} shows {byte:#x}");
+        let right = *byte == byte_of(block) || (*byte == 0 && !(kept && block < KEPT));
+        assert!(right, "block {block} has {byte:#x}");
     }
 }
 
-fn cut(f: &OpenFile<'_>, n: u64) {
+fn remove_range(f: &OpenFile<'_>, n: u64) {
     let at = (KEPT + n * 7 % KEPT) * BLOCK;
     match n % 5 {
         0 => f.set_len(at + n % 3 * 1000).unwrap(),
@@ -64,7 +65,7 @@ fn cut(f: &OpenFile<'_>, n: u64) {
             f.fallocate(zero, at, 5 * BLOCK).unwrap();
         }
         _ => {
-            // What moves has the same owner afterwards.
+            // Moved blocks keep their writer.
             let len = WRITERS * BLOCK;
             let start = (KEPT / WRITERS + 1) * len;
             let _ = f.fallocate(FallocateMode::CollapseRange, start, len);
@@ -80,17 +81,17 @@ fn many_threads_of_all_kinds() {
         let volume = opened_with(&device, variant);
         let f = file(&volume, b"file");
         f.fallocate(FallocateMode::Allocate, 0, 2 * KEPT * BLOCK).unwrap();
-        // The first half is converted while all write over it, then all of it is theirs.
+        // The threads convert the first half by overwrites; then all of it is written.
         for kept in [false, true] {
             if kept {
                 for block in 0..KEPT {
-                    f.write(block * BLOCK, &[own(block); BLOCK as usize]).unwrap();
+                    f.write(block * BLOCK, &[byte_of(block); BLOCK as usize]).unwrap();
                 }
             }
-            together(&volume, &f, kept);
+            run_threads(&volume, &f, kept);
         }
         let mut all = vec![0; (KEPT * BLOCK) as usize];
-        look(&f, 0, &mut all, true);
+        check_bytes(&f, 0, &mut all, true);
         assert!(!all.contains(&STALE));
         assert_eq!(read(&f, 0..KEPT * BLOCK), all);
         drop(f);
@@ -98,14 +99,14 @@ fn many_threads_of_all_kinds() {
     });
 }
 
-fn together(volume: &Inodes, f: &OpenFile<'_>, kept: bool) {
+fn run_threads(volume: &Inodes, f: &OpenFile<'_>, kept: bool) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for writer in 0..WRITERS {
             let over = &over;
             scope.spawn(move || {
                 let mut state = writer;
-                // Some never go where others cut.
+                // Some threads only use the kept blocks.
                 let below = if writer < 2 { KEPT } else { 2 * KEPT };
                 while !over.load(Ordering::Relaxed) {
                     write_one(f, writer, &mut state, below);
@@ -117,14 +118,14 @@ fn together(volume: &Inodes, f: &OpenFile<'_>, kept: bool) {
             scope.spawn(move || {
                 let (mut state, mut buf) = (reader, vec![0; 20_000]);
                 while !over.load(Ordering::Relaxed) {
-                    let len = 1 + chance(&mut state, 19_999) as usize;
-                    let from = chance(&mut state, 2 * KEPT * BLOCK);
-                    look(f, from, &mut buf[..len], kept);
+                    let len = 1 + random(&mut state, 19_999) as usize;
+                    let from = random(&mut state, 2 * KEPT * BLOCK);
+                    check_bytes(f, from, &mut buf[..len], kept);
                 }
             });
         }
         for n in 0..60 {
-            cut(f, n);
+            remove_range(f, n);
             thread::sleep(Duration::from_micros(700));
             if n % 16 == 0 {
                 f.sync().unwrap();
@@ -135,15 +136,15 @@ fn together(volume: &Inodes, f: &OpenFile<'_>, kept: bool) {
     volume.sync().unwrap();
 }
 
-/// Rights are taken away, times set and sizes believed also where files have references.
+/// Writes clear set-id bits, set times and extend the size also in files with in-flight counts.
 #[test]
-fn rights_times_and_the_end() {
+fn set_id_bits_times_and_size() {
     let image = need!(Image::make(32 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = opened(&device);
     let f = file(&volume, b"file");
     f.write(0, &[1; 10_000]).unwrap();
-    // Opens the short way.
+    // Makes the file admit transfers to its counts.
     f.read_direct(0, &mut [0; 512], Wait::Allowed).unwrap();
     let mut buf = [9; 8192];
     assert_eq!(f.read(8000, &mut buf).unwrap(), 2000);
@@ -163,7 +164,7 @@ fn rights_times_and_the_end() {
     let users = volume.file(&user, f.ino(), Access::READ_WRITE).unwrap();
     users.write(5000, b"rights").unwrap();
     assert_eq!(f.attr().mode & 0o7777, 0o777);
-    // Growth, and a read across an end that another has moved meanwhile.
+    // Growth, and a read across an end that another thread has moved.
     f.read_direct(0, &mut [0; 512], Wait::Allowed).unwrap();
     users.write(9_990, &[2; 100]).unwrap();
     assert_eq!(f.read(9_990, &mut buf).unwrap(), 100);
@@ -174,7 +175,7 @@ fn rights_times_and_the_end() {
     finish(&image, &device, volume);
 }
 
-/// A size that no map reaches is no reason to wrap around.
+/// A damaged size, larger than any map can have, must not wrap block numbers.
 #[test]
 fn damaged_sizes() {
     let image = need!(Image::make(32 << 20, KINDS[1].1));

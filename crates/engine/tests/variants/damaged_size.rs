@@ -5,7 +5,7 @@ use nextent::inodes::{FallocateMode, NewNode, ROOT_INO, SeekKind, SetAttr, Wait}
 use nextent::{Cred, Error};
 use nextent_testkit::{e2fs, need};
 
-/// A size that no map reaches, as damage leaves it, leads no call to the blocks at the start.
+/// With a damaged size, larger than any map can have, no call changes the blocks at the start.
 #[test]
 fn a_damaged_size_does_not_wrap() {
     let block = 4096;
@@ -26,7 +26,7 @@ fn a_damaged_size_does_not_wrap() {
         assert_eq!(volume.getattr(ino).unwrap().size, size);
         for beyond in [block << 32, (block << 32) + block, (block << 33) + 2 * block] {
             let data = [9; 4096];
-            // Either refused, or done elsewhere than at the start.
+            // The call fails, or changes other blocks than those at the start.
             let _ = volume.write(&root, ino, beyond, &data);
             let _ = volume.write(&root, ino, beyond + 5, &data[..7]);
             for wait in [Wait::Never, Wait::Allowed] {
@@ -44,7 +44,7 @@ fn a_damaged_size_does_not_wrap() {
             let punch = FallocateMode::PunchHole;
             assert!(volume.fallocate(&root, ino, punch, beyond, 2 * block).is_err());
         }
-        // The part of the last block that is kept is zeroed up to its end: there is no such block.
+        // A truncation would zero the rest of the last block, but there is no such block.
         let shorter = SetAttr { size: Some(3 * block), ..SetAttr::default() };
         volume.setattr(&root, ino, &shorter).unwrap();
         let mut back = vec![0; start.len()];

@@ -1,6 +1,6 @@
-//! Direct transfers: what they write is what is read, alone and together, and never more.
+//! Direct transfers: reads return the written data, by one thread and by many, and no other bytes.
 
-use crate::common::dio::{
+use crate::common::direct::{
     BLOCK, Variant, check_cuts, extents, file, finish, opened, opened_with, read, stale,
 };
 use crate::common::{Image, KINDS, close};
@@ -12,11 +12,11 @@ use nextent_sync::{Arc, Duration, now, thread};
 use nextent_testkit::{e2fs, need};
 
 #[test]
-fn rules_of_alignment_and_what_is_read_back() {
-    crate::variants().iter().for_each(rules_of_alignment_and_what_is_read_back_with);
+fn alignment_rules_and_reads_of_written_data() {
+    crate::variants().iter().for_each(alignment_rules_and_reads_of_written_data_with);
 }
 
-fn rules_of_alignment_and_what_is_read_back_with(variant: &Variant) {
+fn alignment_rules_and_reads_of_written_data_with(variant: &Variant) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = opened_with(&device, variant);
@@ -24,13 +24,13 @@ fn rules_of_alignment_and_what_is_read_back_with(variant: &Variant) {
     assert_eq!(volume.direct_unit(), 512);
     for (offset, len) in [(1, 512), (512, 100), (256, 256)] {
         let data = vec![0; len];
-        let told = f.write_direct(offset, &data, Wait::Allowed);
-        assert!(matches!(told, Err(Error::Invalid)), "{offset} {len}");
-        let told = f.read_direct(offset, &mut vec![0; len], Wait::Allowed);
-        assert!(matches!(told, Err(Error::Invalid)), "{offset} {len}");
+        let refused = f.write_direct(offset, &data, Wait::Allowed);
+        assert!(matches!(refused, Err(Error::Invalid)), "{offset} {len}");
+        let refused = f.read_direct(offset, &mut vec![0; len], Wait::Allowed);
+        assert!(matches!(refused, Err(Error::Invalid)), "{offset} {len}");
     }
     assert_eq!(f.write_direct(0, &[], Wait::Allowed).unwrap(), 0);
-    // Growth by whole blocks, by parts, with a gap, over a ragged end.
+    // Growth by whole blocks, by parts, with a gap, over an end within a block.
     f.write_direct(0, &[1; 8192], Wait::Allowed).unwrap();
     f.write_direct(8192, &[2; 1536], Wait::Allowed).unwrap();
     assert_eq!(f.attr().size, 9728);
@@ -41,7 +41,7 @@ fn rules_of_alignment_and_what_is_read_back_with(variant: &Variant) {
     wanted.extend(vec![0; 16384 - 9728]);
     wanted.extend([3; 4096]);
     assert_eq!(read(&f, 0..40960), wanted);
-    // Parts of written blocks, holes and unwritten blocks.
+    // Writes to parts of written blocks, holes and unwritten blocks.
     f.fallocate(FallocateMode::Allocate, 20480, 16 * BLOCK).unwrap();
     wanted.resize(20480 + 16 * BLOCK as usize, 0);
     let steps: [(u64, usize); 6] =
@@ -61,9 +61,9 @@ fn rules_of_alignment_and_what_is_read_back_with(variant: &Variant) {
     finish(&image, &device, volume);
 }
 
-/// Every kind of file system, ext3's maps without unwritten blocks among them.
+/// Many threads write one file, on every kind of image, also on ext3 without unwritten blocks.
 #[test]
-fn on_every_kind_all_threads_in_one_file() {
+fn many_threads_write_one_file_on_every_kind() {
     for (kind, args) in KINDS {
         eprintln!("kind {kind}");
         let image = need!(Image::make(32 << 20, args));
@@ -72,7 +72,7 @@ fn on_every_kind_all_threads_in_one_file() {
         let f = file(&volume, b"shared");
         let _ = f.fallocate(FallocateMode::Allocate, 0, 1 << 20);
         f.set_len(2 << 20).unwrap();
-        // Each thread has every eighth piece of 512, 1024, ... bytes, some of them past the end.
+        // Each thread writes every eighth piece, of 512, 1024, ... bytes, some past the end.
         thread::scope(|scope| {
             for t in 0..8u64 {
                 let f = &f;
@@ -99,13 +99,13 @@ fn on_every_kind_all_threads_in_one_file() {
     }
 }
 
-/// Unwritten blocks are converted where they were written, and nowhere else (D2).
+/// A write converts exactly the unwritten blocks whose data was written (D2).
 #[test]
-fn conversion_follows_the_data_and_not_its_failure() {
-    crate::variants().iter().for_each(conversion_follows_the_data_and_not_its_failure_with);
+fn a_failed_write_converts_nothing() {
+    crate::variants().iter().for_each(a_failed_write_converts_nothing_with);
 }
 
-fn conversion_follows_the_data_and_not_its_failure_with(variant: &Variant) {
+fn a_failed_write_converts_nothing_with(variant: &Variant) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
@@ -116,15 +116,15 @@ fn conversion_follows_the_data_and_not_its_failure_with(variant: &Variant) {
     assert!(whole.unwritten && whole.len == 64 * BLOCK);
     f.write_direct(8 * BLOCK, &[7; 2 * 4096], Wait::Allowed).unwrap();
     let state = |volume: &Inodes, f: &OpenFile<'_>| {
-        let mut told: Vec<(u64, u64, bool)> = Vec::new();
+        let mut refused: Vec<(u64, u64, bool)> = Vec::new();
         for e in extents(volume, f) {
-            match told.last_mut() {
-                // Split before the data, in designs that do that.
+            match refused.last_mut() {
+                // Some designs split the extent before the data is written.
                 Some(last) if last.2 == e.unwritten => last.1 += e.len / BLOCK,
-                _ => told.push((e.logical / BLOCK, e.len / BLOCK, e.unwritten)),
+                _ => refused.push((e.logical / BLOCK, e.len / BLOCK, e.unwritten)),
             }
         }
-        told
+        refused
     };
     let wanted = [(0, 8, true), (8, 2, false), (10, 54, true)];
     assert_eq!(state(&volume, &f), wanted);
@@ -141,18 +141,18 @@ fn conversion_follows_the_data_and_not_its_failure_with(variant: &Variant) {
     close(&volume);
     drop(volume);
     device.inner().save(&image.path()).unwrap();
-    // The failed write is noted in the superblock, as any damage is.
+    // The superblock records the failed write, like any damage.
     let report = need!(e2fs::e2fsck_recover(&image.path()));
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// Stale bytes of the device are never read, whatever is written beside (D1).
+/// No read returns stale bytes of the device during concurrent writes (D1).
 #[test]
-fn nobody_reads_what_blocks_held_before() {
-    crate::variants().iter().for_each(nobody_reads_what_blocks_held_before_with);
+fn no_read_returns_stale_data() {
+    crate::variants().iter().for_each(no_read_returns_stale_data_with);
 }
 
-fn nobody_reads_what_blocks_held_before_with(variant: &Variant) {
+fn no_read_returns_stale_data_with(variant: &Variant) {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
     let volume = opened_with(&device, variant);
     let f = file(&volume, b"file");
@@ -191,13 +191,14 @@ fn nobody_reads_what_blocks_held_before_with(variant: &Variant) {
     finish(&image, &device, volume);
 }
 
-/// Whoever cuts a file waits for what is in flight (D4), and what was in flight lands nowhere else.
+/// An operation that removes blocks waits for transfers in flight (D4), so no transfer writes to a
+/// freed block.
 #[test]
-fn cuts_wait_for_transfers() {
-    crate::variants().iter().for_each(cuts_wait_for_transfers_with);
+fn removals_wait_for_transfers() {
+    crate::variants().iter().for_each(removals_wait_for_transfers_with);
 }
 
-fn cuts_wait_for_transfers_with(variant: &Variant) {
+fn removals_wait_for_transfers_with(variant: &Variant) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
@@ -221,7 +222,7 @@ fn cuts_wait_for_transfers_with(variant: &Variant) {
                 3 => f.fallocate(FallocateMode::InsertRange, 0, BLOCK).unwrap(),
                 _ => f.fallocate(FallocateMode::ZeroRange { keep_size: true }, 0, BLOCK).unwrap(),
             }
-            // The write takes so long from the moment on that the device was asked.
+            // The device delays the write for that time.
             assert!(began.elapsed() >= Duration::from_millis(60), "round {round}");
         });
         device.clear();
@@ -236,13 +237,13 @@ fn cuts_wait_for_transfers_with(variant: &Variant) {
     e2fs::assert_clean(&image.path());
 }
 
-/// Who must not wait gets through where nothing is in the way and is refused everywhere else (D5).
+/// A call with `Wait::Never` succeeds if it need not wait, and fails otherwise (D5).
 #[test]
-fn never_waits() {
-    crate::variants().iter().for_each(never_waits_with);
+fn calls_that_must_not_wait() {
+    crate::variants().iter().for_each(calls_that_must_not_wait_with);
 }
 
-fn never_waits_with(variant: &Variant) {
+fn calls_that_must_not_wait_with(variant: &Variant) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = opened_with(&device, variant);
@@ -253,7 +254,7 @@ fn never_waits_with(variant: &Variant) {
     let try_write = |at: u64, len: usize| f.write_direct(at, &vec![5; len], Wait::Never);
     let overwrite = |at: u64, len: usize| {
         for _ in 0..100 {
-            // The first of a tick sets the times, which may wait for the journal.
+            // The first write in a clock tick sets the times, and may wait for the journal.
             f.write_direct(0, &[1; 512], Wait::Allowed).unwrap();
             match try_write(at, len) {
                 Err(Error::WouldBlock) => {}
@@ -277,15 +278,15 @@ fn never_waits_with(variant: &Variant) {
     }
     let mut buf = vec![0; 4096];
     assert_eq!(f.read_direct(BLOCK, &mut buf, Wait::Never).unwrap(), 4096);
-    // A stopped journal stops all that needs a handle; what does not wait never asks for one.
+    // A frozen journal starts no handle. A call that must not wait needs none.
     volume.freeze().unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| f.set_len(64 * BLOCK));
         thread::sleep(Duration::from_millis(50));
-        // The one who waits for the journal holds the file.
+        // The thread that waits for the journal holds the file's lock.
         assert!(matches!(try_write(BLOCK, 512), Err(Error::WouldBlock)));
-        let told = f.read_direct(BLOCK, &mut [0; 512], Wait::Never);
-        assert!(matches!(told, Err(Error::WouldBlock)));
+        let refused = f.read_direct(BLOCK, &mut [0; 512], Wait::Never);
+        assert!(matches!(refused, Err(Error::WouldBlock)));
         volume.thaw().unwrap();
         waits.join().unwrap().unwrap();
     });
@@ -293,13 +294,13 @@ fn never_waits_with(variant: &Variant) {
     finish(&image, &device, volume);
 }
 
-/// Rights are taken away by whoever writes, and only then does anyone need the file alone.
+/// A write clears set-id bits and capabilities, and needs the file exclusively only for that.
 #[test]
-fn writers_take_rights_away() {
-    crate::variants().iter().for_each(writers_take_rights_away_with);
+fn writes_clear_set_id_bits() {
+    crate::variants().iter().for_each(writes_clear_set_id_bits_with);
 }
 
-fn writers_take_rights_away_with(variant: &Variant) {
+fn writes_clear_set_id_bits_with(variant: &Variant) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = opened_with(&device, variant);
@@ -320,7 +321,7 @@ fn writers_take_rights_away_with(variant: &Variant) {
     finish(&image, &device, volume);
 }
 
-/// When not even the reserved pool has a block for the map, the rest of the extent is zeroed.
+/// If the reserved pool has no block for the map, the conversion zeroes the rest of the extent.
 #[test]
 fn conversion_needs_no_space() {
     crate::variants().iter().for_each(conversion_needs_no_space_with);
@@ -342,7 +343,7 @@ fn conversion_needs_no_space_with(variant: &Variant) {
         n += 1;
     }
     let block = 1024;
-    // Each second block: as many extents as can be.
+    // Every second block, so that each is an extent.
     thread::scope(|scope| {
         for t in 0..4u64 {
             let f = &f;
@@ -363,7 +364,7 @@ fn conversion_needs_no_space_with(variant: &Variant) {
     finish(&image, &device, volume);
 }
 
-/// Power cuts while unwritten blocks, holes and the file's end are written.
+/// Power cuts during writes to unwritten blocks, to holes and past the end.
 #[test]
 fn power_cuts_show_no_stale_data() {
     crate::variants().iter().for_each(power_cuts_show_no_stale_data_with);
@@ -397,6 +398,6 @@ fn power_cuts_show_no_stale_data_with(variant: &Variant) {
     drop(f);
     close(&volume);
     let recording = device.recording();
-    eprintln!("{} events, of which {from} before the file was there", recording.events().len());
+    eprintln!("{} events, of which {from} before the file existed", recording.events().len());
     check_cuts(&recording, from);
 }

@@ -1,5 +1,5 @@
-//! Tests that hold for every variant of a volume: here for the engine as it is, in
-//! `lab/historical/tests` for each of its replacements.
+//! Tests that every variant of the engine must pass: here the product's engine, in
+//! `lab/historical/tests` the historical designs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,17 +7,17 @@ mod common;
 mod buffered;
 mod damaged_size;
 mod direct;
-mod lost_blocks;
+mod freed_blocks;
 mod queue;
 
-use common::dio::Variant;
+use common::direct::Variant;
 
-/// The variants of direct writes.
+/// The variants for tests of direct writes.
 fn variants() -> Vec<Variant> {
     vec![Variant::engine()]
 }
 
-/// The variants of any kind.
+/// The variants for all other tests.
 fn all_variants() -> Vec<Variant> {
     vec![Variant::engine()]
 }

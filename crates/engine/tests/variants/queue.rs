@@ -1,7 +1,7 @@
-//! Direct transfers in flight: the rules of the calls that wait hold through a queue too, by every
-//! variant, with devices that fail, record and answer late.
+//! Direct transfers through a queue follow the rules of direct calls, in every variant, on devices
+//! that fail, record or are slow.
 
-use crate::common::dio::{
+use crate::common::direct::{
     BLOCK, Variant, check_cuts, extents, file, finish, opened_with, read, stale,
 };
 use crate::common::{Image, KINDS, close};
@@ -25,30 +25,31 @@ fn write(queue: &mut Queue<'_>, file: Attached, at: u64, data: Buffer) {
     queue.write(file, at, data, at, Wait::Allowed).unwrap();
 }
 
-/// Completes everything.
-fn all(queue: &mut Queue<'_>) -> Vec<Done> {
+/// Completes all transfers.
+fn complete_all(queue: &mut Queue<'_>) -> Vec<Done> {
     let mut done = Vec::new();
     queue.complete(usize::MAX, &mut done);
     assert_eq!(queue.in_flight(), 0);
     done
 }
 
-fn all_well(queue: &mut Queue<'_>) {
-    for done in all(queue) {
+fn complete_all_well(queue: &mut Queue<'_>) {
+    for done in complete_all(queue) {
         assert_eq!(done.result.unwrap(), done.buffer.len());
     }
 }
 
-fn again<'v>(volume: &'v Inodes, file: &OpenFile<'v>) -> OpenFile<'v> {
+fn reopen<'v>(volume: &'v Inodes, file: &OpenFile<'v>) -> OpenFile<'v> {
     volume.file(&Cred::root(), file.ino(), Access::READ_WRITE).unwrap()
 }
 
-/// What a thread of [`mixed`] writes; block n of the file holds 7 * n + 1 in the end.
-fn mixed(volume: &Inodes, f: &OpenFile<'_>, seat: u64, seats: u64, blocks: u64) {
+/// Writes and reads the blocks of one of `threads` threads. Afterwards all bytes of block n are
+/// 7 * n + 1.
+fn write_and_read(volume: &Inodes, f: &OpenFile<'_>, thread: u64, threads: u64, blocks: u64) {
     let mut queue = volume.queue(10);
-    let table = queue.attach(again(volume, f));
+    let table = queue.attach(reopen(volume, f));
     let mut done = Vec::new();
-    for n in (seat..blocks).step_by(seats as usize) {
+    for n in (thread..blocks).step_by(threads as usize) {
         let n = n * 37 % blocks;
         write(&mut queue, table, n * BLOCK, block((n * 7 + 1) as u8));
         if queue.in_flight() >= 10 {
@@ -59,13 +60,13 @@ fn mixed(volume: &Inodes, f: &OpenFile<'_>, seat: u64, seats: u64, blocks: u64) 
             assert!(one.buffer.iter().all(|byte| *byte == (one.tag / BLOCK * 7 + 1) as u8));
         }
     }
-    all_well(&mut queue);
-    // Read back what was written, and the rest of the file as it is.
-    for n in (seat..blocks).step_by(seats as usize) {
+    complete_all_well(&mut queue);
+    // Read the written blocks.
+    for n in (thread..blocks).step_by(threads as usize) {
         let n = n * 37 % blocks;
         queue.read(table, n * BLOCK, Buffer::new(4096), n, Wait::Allowed).unwrap();
     }
-    for one in all(&mut queue) {
+    for one in complete_all(&mut queue) {
         assert_eq!(one.result.unwrap(), 4096);
         assert!(one.buffer.iter().all(|byte| *byte == (one.tag * 7 + 1) as u8), "{}", one.tag);
     }
@@ -78,7 +79,7 @@ fn verify(f: &OpenFile<'_>, blocks: u64) {
     }
 }
 
-/// Unwritten blocks, holes, written blocks and the end, from many threads at once.
+/// Many threads write unwritten blocks, holes, written blocks and past the end.
 #[test]
 fn many_threads_of_one_file() {
     crate::variants().iter().for_each(|variant| {
@@ -93,7 +94,7 @@ fn many_threads_of_one_file() {
                 thread::scope(|scope| {
                     for t in 0..6 {
                         let (volume, f) = (&volume, &f);
-                        scope.spawn(move || mixed(volume, f, t, 6, 901));
+                        scope.spawn(move || write_and_read(volume, f, t, 6, 901));
                     }
                 });
                 verify(&f, 901);
@@ -104,9 +105,9 @@ fn many_threads_of_one_file() {
     });
 }
 
-/// The same on image files, over io_uring and over threads, and where the device answers late.
+/// The same on image files, by io_uring and by threads, and on a slow device.
 #[test]
-fn on_files_and_late_devices() {
+fn on_files_and_slow_devices() {
     let run = |device: Arc<dyn nextent_device::BlockDevice>| {
         let volume = Inodes::open(device, &OpenOptions::default()).unwrap();
         let f = file(&volume, b"file");
@@ -114,7 +115,7 @@ fn on_files_and_late_devices() {
         thread::scope(|scope| {
             for t in 0..4 {
                 let (volume, f) = (&volume, &f);
-                scope.spawn(move || mixed(volume, f, t, 4, 301));
+                scope.spawn(move || write_and_read(volume, f, t, 4, 301));
             }
         });
         verify(&f, 301);
@@ -123,29 +124,30 @@ fn on_files_and_late_devices() {
     };
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
-    let ways = [
+    let options = [
         FileOptions::new(),
         FileOptions::new().queue_by_threads(true),
         FileOptions::new().direct(true),
         FileOptions::new().direct(true).queue_by_threads(true),
     ];
-    for (n, how) in ways.iter().enumerate() {
+    for (n, how) in options.iter().enumerate() {
         memory.save(&image.path()).unwrap();
         match FileDevice::open(image.path(), how) {
             Ok(device) => run(Arc::new(device)),
-            Err(error) => eprintln!("way {n}: {error}"),
+            Err(error) => eprintln!("options {n}: {error}"),
         }
         e2fs::assert_clean(&image.path());
     }
-    let late = Arc::new(LatencyDevice::new(memory, Duration::from_micros(100)));
-    run(late.clone());
-    late.inner().save(&image.path()).unwrap();
+    let slow = Arc::new(LatencyDevice::new(memory, Duration::from_micros(100)));
+    run(slow.clone());
+    slow.inner().save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
 }
 
-/// What is written in parts, past a ragged end, or by who takes rights away, is done in `submit`.
+/// `Queue::write` itself completes writes that need the file exclusively: parts of blocks, writes
+/// past an end within a block, and writes that clear set-id bits.
 #[test]
-fn what_needs_the_file_alone_is_done_at_once() {
+fn exclusive_writes_complete_at_once() {
     crate::variants().iter().for_each(|variant| {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -156,7 +158,7 @@ fn what_needs_the_file_alone_is_done_at_once() {
         volume.setattr(&Cred::root(), f.ino(), &all_rights).unwrap();
         let user = Cred::user(7, 7, Vec::new(), 0);
         let mut queue = volume.queue(4);
-        let mine = queue.attach(again(&volume, &f));
+        let mine = queue.attach(reopen(&volume, &f));
         let theirs = queue.attach(volume.file(&user, f.ino(), Access::WRITE).unwrap());
         write(&mut queue, mine, 0, block(1));
         write(&mut queue, mine, 2 * BLOCK + 512, Buffer::from_bytes(&[2; 1024]));
@@ -164,16 +166,16 @@ fn what_needs_the_file_alone_is_done_at_once() {
         assert_eq!(queue.file(mine).attr().mode, 0o777);
         write(&mut queue, mine, 8 * BLOCK, Buffer::from_bytes(&[4; 512]));
         write(&mut queue, mine, 9 * BLOCK, block(5));
-        let done = all(&mut queue);
+        let done = complete_all(&mut queue);
         assert_eq!(done.iter().map(|done| done.result.as_ref().unwrap()).sum::<usize>(), 13824);
         let refused = queue.read(theirs, 0, block(0), 0, Wait::Allowed).unwrap_err();
         assert!(matches!(refused.error, Error::Access) && refused.buffer.len() == 4096);
         let refused = queue.write(mine, 100, block(0), 0, Wait::Allowed).unwrap_err();
         assert!(matches!(refused.error, Error::Invalid));
-        // Reads end where the file does.
+        // Reads stop at the end of the file.
         f.set_len(9 * BLOCK + 700).unwrap();
         queue.read(mine, 8 * BLOCK, Buffer::new(4 * 4096), 9, Wait::Allowed).unwrap();
-        let done = all(&mut queue).remove(0);
+        let done = complete_all(&mut queue).remove(0);
         assert_eq!((done.tag, done.result.unwrap()), (9, 4096 + 700));
         assert!(done.buffer[..512].iter().all(|byte| *byte == 4));
         assert!(done.buffer[512..4096].iter().all(|byte| *byte == 0));
@@ -189,9 +191,9 @@ fn what_needs_the_file_alone_is_done_at_once() {
     });
 }
 
-/// Conversion follows the data; a failed write converts nothing and spoils no other (D2).
+/// A failed write reports its own error, converts nothing and affects no other transfer (D2).
 #[test]
-fn failures_are_told_with_their_own_transfer() {
+fn a_failed_transfer_reports_its_own_error() {
     crate::variants().iter().for_each(|variant| {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let memory = MemoryDevice::load(&image.path()).unwrap();
@@ -205,9 +207,9 @@ fn failures_are_told_with_their_own_transfer() {
         device.add(Rule::on(OpKind::Write, Fault::Error(libc::ENOSPC)).within(at(21)));
         device.add(Rule::on(OpKind::Write, Fault::Torn { sectors: 2 }).within(at(22)));
         let mut queue = volume.queue(16);
-        let table = queue.attach(again(&volume, &f));
+        let table = queue.attach(reopen(&volume, &f));
         (16..26).for_each(|n| write(&mut queue, table, n * BLOCK, block(n as u8)));
-        for done in all(&mut queue) {
+        for done in complete_all(&mut queue) {
             let n = done.tag / BLOCK;
             assert_eq!(done.result.is_ok(), !(20..23).contains(&n), "block {n}");
             assert!(done.result.is_ok() || matches!(done.result, Err(Error::Io(_))));
@@ -219,7 +221,7 @@ fn failures_are_told_with_their_own_transfer() {
         }
         device.clear();
         (20..23).for_each(|n| write(&mut queue, table, n * BLOCK, block(n as u8)));
-        all_well(&mut queue);
+        complete_all_well(&mut queue);
         drop((queue, f));
         close(&volume);
         drop(volume);
@@ -229,9 +231,9 @@ fn failures_are_told_with_their_own_transfer() {
     });
 }
 
-/// Stale bytes of the device are never read, whatever is in flight beside (D1).
+/// No read returns stale bytes of the device while other transfers are in flight (D1).
 #[test]
-fn nobody_reads_what_blocks_held_before() {
+fn no_read_returns_stale_data() {
     crate::variants().iter().for_each(|variant| {
         let (image, device) = need!(stale(48 << 20, KINDS[1].1));
         let volume = opened_with(&device, variant);
@@ -243,12 +245,12 @@ fn nobody_reads_what_blocks_held_before() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut queue = volume.queue(4);
-                    let table = queue.attach(again(&volume, &f));
+                    let table = queue.attach(reopen(&volume, &f));
                     while !over.load(Ordering::Relaxed) {
                         for at in (0..6u64 << 20).step_by(1 << 18) {
                             queue.read(table, at, Buffer::new(1 << 18), at, Wait::Allowed).unwrap();
                         }
-                        for done in all(&mut queue) {
+                        for done in complete_all(&mut queue) {
                             let n = done.result.unwrap();
                             for (at, piece) in done.buffer[..n].chunks(4096).enumerate() {
                                 let own = ((done.tag / BLOCK + at as u64) * 7 + 1) as u8;
@@ -261,7 +263,7 @@ fn nobody_reads_what_blocks_held_before() {
             let writers: Vec<_> = (0..4)
                 .map(|t| {
                     let (volume, f) = (&volume, &f);
-                    scope.spawn(move || mixed(volume, f, t, 4, 1537))
+                    scope.spawn(move || write_and_read(volume, f, t, 4, 1537))
                 })
                 .collect();
             let ends: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
@@ -273,10 +275,10 @@ fn nobody_reads_what_blocks_held_before() {
     });
 }
 
-/// Whoever cuts a file waits for what is in flight (D4); a queue that is submitted to meanwhile
-/// completes it, and a dropped one does too.
+/// An operation that removes blocks waits for transfers in flight (D4). The next submission to the
+/// queue, or its drop, completes them.
 #[test]
-fn cuts_wait_for_what_is_in_flight() {
+fn removals_wait_for_transfers() {
     crate::variants().iter().for_each(|variant| {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let memory = MemoryDevice::load(&image.path()).unwrap();
@@ -291,14 +293,14 @@ fn cuts_wait_for_what_is_in_flight() {
                 let (volume, f, began, cut) = (&volume, &f, &began, &cut);
                 let worker = scope.spawn(move || {
                     let mut queue = volume.queue(8);
-                    let table = queue.attach(again(volume, f));
+                    let table = queue.attach(reopen(volume, f));
                     (0..8).for_each(|n| write(&mut queue, table, n * 8 * BLOCK, block(2)));
                     began.store(true, Ordering::Release);
                     thread::sleep(Duration::from_millis(20));
-                    assert!(!cut.load(Ordering::Acquire), "cut under what is in flight");
+                    assert!(!cut.load(Ordering::Acquire), "blocks were removed under a transfer");
                     if round % 2 == 0 {
                         write(&mut queue, table, BLOCK, block(3));
-                        all_well(&mut queue);
+                        complete_all_well(&mut queue);
                     }
                 });
                 while !began.load(Ordering::Acquire) {
@@ -328,14 +330,14 @@ fn cuts_wait_for_what_is_in_flight() {
     });
 }
 
-/// Cutters, writers of all kinds and readers of one file, for a while: nobody waits for ever.
+/// Concurrent removals, writes of all kinds and reads of one file do not deadlock.
 #[test]
-fn cutting_and_writing_go_on_together() {
+fn removals_and_writes_do_not_deadlock() {
     crate::variants().iter().for_each(|variant| {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-        let late = Arc::new(LatencyDevice::new(device.clone(), Duration::from_micros(30)));
-        let volume = Inodes::open(late, &variant.options).unwrap();
+        let slow = Arc::new(LatencyDevice::new(device.clone(), Duration::from_micros(30)));
+        let volume = Inodes::open(slow, &variant.options).unwrap();
         let f = file(&volume, b"file");
         f.fallocate(FallocateMode::Allocate, 0, 128 * BLOCK).unwrap();
         let over = AtomicBool::new(false);
@@ -344,7 +346,7 @@ fn cutting_and_writing_go_on_together() {
                 let (volume, f, over) = (&volume, &f, &over);
                 scope.spawn(move || {
                     let mut queue = volume.queue(10);
-                    let table = queue.attach(again(volume, f));
+                    let table = queue.attach(reopen(volume, f));
                     let mut done = Vec::new();
                     let mut n = t;
                     while !over.load(Ordering::Relaxed) {
@@ -377,9 +379,9 @@ fn cutting_and_writing_go_on_together() {
     });
 }
 
-/// Who must not wait is refused where something is in the way, and nothing was done (D5).
+/// A call with `Wait::Never` that would wait fails, and has no effect (D5).
 #[test]
-fn never_waits() {
+fn calls_that_must_not_wait() {
     crate::variants().iter().for_each(|variant| {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -389,9 +391,9 @@ fn never_waits() {
         f.fallocate(FallocateMode::Allocate, 16 * BLOCK, 16 * BLOCK).unwrap();
         f.set_len(64 * BLOCK).unwrap();
         let mut queue = volume.queue(4);
-        let table = queue.attach(again(&volume, &f));
+        let table = queue.attach(reopen(&volume, &f));
         let tried = |queue: &mut Queue<'_>, at: u64| {
-            // The first of a tick sets the times, which may wait for the journal.
+            // The first write in a clock tick sets the times, and may wait for the journal.
             f.write_direct(0, &[1; 4096], Wait::Allowed).unwrap();
             queue.write(table, at, block(5), at, Wait::Never)
         };
@@ -408,16 +410,16 @@ fn never_waits() {
             assert!(matches!(refused.error, Error::WouldBlock), "{at}");
         }
         queue.read(table, BLOCK, Buffer::new(4096), 0, Wait::Never).unwrap();
-        all_well(&mut queue);
+        complete_all_well(&mut queue);
         volume.freeze().unwrap();
         thread::scope(|scope| {
             let waits = scope.spawn(|| f.set_len(64 * BLOCK));
             thread::sleep(Duration::from_millis(50));
             let began = now();
-            let told = queue.write(table, BLOCK, block(5), 0, Wait::Never);
-            assert!(matches!(told.unwrap_err().error, Error::WouldBlock));
-            let told = queue.read(table, BLOCK, block(5), 0, Wait::Never);
-            assert!(matches!(told.unwrap_err().error, Error::WouldBlock));
+            let refused = queue.write(table, BLOCK, block(5), 0, Wait::Never);
+            assert!(matches!(refused.unwrap_err().error, Error::WouldBlock));
+            let refused = queue.read(table, BLOCK, block(5), 0, Wait::Never);
+            assert!(matches!(refused.unwrap_err().error, Error::WouldBlock));
             assert!(began.elapsed() < Duration::from_secs(2));
             volume.thaw().unwrap();
             waits.join().unwrap().unwrap();
@@ -427,7 +429,7 @@ fn never_waits() {
     });
 }
 
-/// When not even the reserved pool has a block for the map, the write is done with the file alone.
+/// If the reserved pool has no block for the map, the writer holds the file exclusively.
 #[test]
 fn conversion_needs_no_space() {
     crate::variants().iter().for_each(|variant| {
@@ -448,7 +450,7 @@ fn conversion_needs_no_space() {
                 let (volume, f) = (&volume, &f);
                 scope.spawn(move || {
                     let mut queue = volume.queue(10);
-                    let table = queue.attach(again(volume, f));
+                    let table = queue.attach(reopen(volume, f));
                     let mut done = Vec::new();
                     for n in (t..2048).step_by(4) {
                         let data = Buffer::from_bytes(&[t as u8 + 1; 1024]);
@@ -457,7 +459,7 @@ fn conversion_needs_no_space() {
                             queue.complete(1, &mut done);
                         }
                     }
-                    all_well(&mut queue);
+                    complete_all_well(&mut queue);
                     assert!(done.into_iter().all(|done| done.result.unwrap() == 1024));
                 });
             }
@@ -471,8 +473,8 @@ fn conversion_needs_no_space() {
     });
 }
 
-/// Power cuts with several transfers in flight: of each block what was written or zeros, and
-/// what a flush promised (D1, D2, D6).
+/// Power cuts with several transfers in flight. Each block has its data or zeros, and every flushed
+/// block has its data (D1, D2, D6).
 #[test]
 fn power_cuts_show_no_stale_data() {
     crate::variants().iter().for_each(power_cuts_with);
@@ -492,7 +494,7 @@ fn power_cuts_with(variant: &Variant) {
             let (volume, f, device) = (&volume, &f, &device);
             scope.spawn(move || {
                 let mut queue = volume.queue(6);
-                let table = queue.attach(again(volume, f));
+                let table = queue.attach(reopen(volume, f));
                 let mut done = Vec::new();
                 for n in 0..36 {
                     let at = (n * 37 + t * 11) % 36 * 3 + t;

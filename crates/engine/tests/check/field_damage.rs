@@ -1,14 +1,14 @@
-//! Fields of the superblock, of the journal's superblock and of the inodes that they name: each
-//! wrong value that e2fsck reports is an error here.
+//! Wrong values of fields in the superblock, in the journal's superblock and in the inodes that
+//! they name. The check must report each that e2fsck reports.
 
 use std::os::unix::fs::FileExt;
 
 use nextent_testkit::{e2fs, need};
 
-use super::directed::{base, filled};
+use super::debugfs_damage::{base, filled};
 use super::support::{lines, ours};
 
-/// The arguments of mke2fs, and the changes, each a word and debugfs commands, one a `;`.
+/// The arguments of mke2fs, and the changes: a name, and debugfs commands separated by `;`.
 const CHANGES: &[(&str, &[(&str, &str)])] = &[
     (
         "-t ext4 -b 1024",
@@ -117,7 +117,7 @@ const CHANGES: &[(&str, &[(&str, &str)])] = &[
 ];
 
 #[test]
-fn what_e2fsck_reports_is_an_error() {
+fn wrong_fields_are_errors() {
     let mut wrong = Vec::new();
     for (args, changes) in CHANGES {
         let made = need!(base(args));
@@ -131,7 +131,7 @@ fn what_e2fsck_reports_is_an_error() {
             let list: Vec<&str> = commands.split(';').collect();
             let said = e2fs::debugfs(&made.path(), true, &list).unwrap();
             let theirs = e2fs::e2fsck(&made.path()).unwrap();
-            // What is wrong with the superblock alone does not change e2fsck's exit code.
+            // Errors only in the superblock do not change e2fsck's exit code.
             let reported = !theirs.is_clean() || theirs.text.contains("? no");
             let report = ours(&made.path());
             let clean = report.as_ref().is_ok_and(|report| report.is_clean());
@@ -144,7 +144,7 @@ fn what_e2fsck_reports_is_an_error() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Where names beyond ASCII are the same without regard to case, that is not checked, and said so.
+/// The check does not compare non-ASCII names without regard to case, and reports that.
 #[test]
 fn names_beyond_ascii_are_not_compared() {
     for (name, compared) in [("foo", true), ("f\u{fc}r", false)] {
@@ -160,7 +160,7 @@ fn names_beyond_ascii_are_not_compared() {
     }
 }
 
-/// A check that another machine began, or that was killed.
+/// MMP says that another machine checks the volume, or that a check was killed.
 #[test]
 fn multi_mount_protection_of_a_check() {
     let made = need!(base("-t ext4 -b 1024 -O mmp,^metadata_csum"));
@@ -175,9 +175,9 @@ fn multi_mount_protection_of_a_check() {
     assert!(report.as_ref().is_ok_and(|report| !report.is_clean()), "{}", lines(&report));
 }
 
-/// The superblock and all descriptors are gone: the copies lead to every file.
+/// Without the superblock and all descriptors, the check uses the copies and finds every file.
 #[test]
-fn the_start_of_the_volume_is_lost() {
+fn a_lost_start_of_the_volume() {
     for args in [
         "-t ext4 -b 1024",
         "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg",
@@ -192,7 +192,7 @@ fn the_start_of_the_volume_is_lost() {
         let report = ours(&made.path()).unwrap();
         let codes: Vec<_> = report.problems.iter().map(|problem| problem.code).collect();
         assert!(codes.contains(&"superblock") && codes.contains(&"descriptors"), "{codes:?}");
-        // Old counts and checksums in the copies, nothing else.
+        // The copies have old counts and checksums; no other problem.
         let old =
             ["superblock", "descriptors", "free-", "directories", "bitmap", "backup", "revision"];
         let astray = codes.iter().filter(|code| !old.iter().any(|word| code.contains(word)));
@@ -201,7 +201,7 @@ fn the_start_of_the_volume_is_lost() {
             (before.files, before.directories),
             (report.totals.files, report.totals.directories)
         );
-        // e2fsck finds as much.
+        // e2fsck finds as many problems.
         assert!(!need!(e2fs::e2fsck(&made.path())).is_clean() || args.contains("ext2"));
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes changed at random within metadata: both verdicts must be the same.
+//! Random changes of bytes in metadata: the check and e2fsck must agree.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,24 +10,24 @@ use nextent_ondisk::inode::{self, flags};
 use nextent_ondisk::{BlockNo, FileType, Geometry, GroupNo, Inode, InodeNo, Superblock};
 use nextent_testkit::{Rng, TreeMaker, e2fs, need};
 
-use super::support::{Made, lines, ours};
+use super::support::{TestImage, lines, ours};
 
-/// A structure on the image: where it lies and what it is.
-struct Target {
+/// A metadata structure of the image: name and location.
+struct DamageTarget {
     name: String,
     at: u64,
     len: u64,
-    /// An inode, whose checksum is made right again in half of the trials.
+    /// For an inode: half of the trials correct its checksum.
     inode: Option<InodeNo>,
 }
 
-struct Base {
+struct BaseImage {
     file: File,
     geo: Geometry,
-    targets: Vec<Target>,
+    targets: Vec<DamageTarget>,
 }
 
-impl Base {
+impl BaseImage {
     fn open(path: &Path) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
         let mut bytes = vec![0; 1024];
@@ -46,7 +46,7 @@ impl Base {
     }
 
     fn add(&mut self, name: impl Into<String>, at: u64, len: u64) {
-        self.targets.push(Target { name: name.into(), at, len, inode: None });
+        self.targets.push(DamageTarget { name: name.into(), at, len, inode: None });
     }
 
     fn find(&mut self) {
@@ -77,7 +77,7 @@ impl Base {
         }
         let inode = Inode::read(&self.geo, &bytes).unwrap();
         let name = format!("inode {ino} ({:?})", inode.file_type());
-        self.targets.push(Target { name, at, len: size.into(), inode: Some(ino) });
+        self.targets.push(DamageTarget { name, at, len: size.into(), inode: Some(ino) });
         let bits = self.geo.block_bits;
         if inode.file_acl.0 != 0 {
             self.add(format!("attributes of {ino}"), inode.file_acl.0 << bits, 128);
@@ -107,16 +107,16 @@ impl Base {
         }
     }
 
-    /// Changes a few bytes of one structure; what to write back, and a word on it.
+    /// Changes a few bytes of one structure. Returns the bytes to restore, and a description.
     fn damage(&self, rng: &mut Rng) -> ((u64, Vec<u8>), String) {
-        // The first targets are few and matter more than inodes of equal kind.
+        // The first targets are few, and more important than the many similar inodes.
         let few = self.targets.len().min(12) as u64;
         let range = if rng.percent(40) { few } else { self.targets.len() as u64 };
         let target = &self.targets[rng.below(range) as usize];
         let before = self.read(target.at, target.len as usize);
         let mut after = before.clone();
         let mut what = target.name.clone();
-        // Fields lie at the start of most structures.
+        // Most structures have their fields at the start.
         let reach = if rng.percent(60) { target.len.min(160) } else { target.len };
         for _ in 0..1 + rng.below(2) {
             let at = rng.below(reach) as usize;
@@ -151,31 +151,31 @@ impl Base {
     }
 }
 
-/// Damage that e2fsck -n passes over with a word, or is meant to pass over, and we report.
+/// Damage that the check reports, but e2fsck -n does not count, or ignores by design.
 fn excused(theirs: &e2fs::Report, what: &str) -> bool {
-    // Said, and then not counted: wrong descriptor checksums ("IGNORED", though Linux refuses to
+    // Printed, but not counted: wrong descriptor checksums ("IGNORED", though Linux refuses to
     // mount), extent roots without entries ("Optimize?", though Linux refuses to read them).
     let said = ["IGNORED", "Optimize? no", "Fix? no", "Recreate? no"];
     let passed_over = theirs.is_clean() && said.iter().any(|word| theirs.text.contains(word));
-    // Features in a superblock of revision 0 count for e2fsck, for the format they are not there.
+    // e2fsck reads the features in a superblock of revision 0; in the format there are none.
     let revision = what.starts_with("superblock") && what.contains("byte 0x4c");
-    // Bits of fixed metadata count as set for e2fsck, whatever the bitmap says.
+    // e2fsck takes the bits of fixed metadata as set, without the bitmap.
     let metadata = theirs.is_clean() && what.starts_with("block bitmap");
-    // The chain of orphans is not followed by e2fsck -n. A value's padding counts in its hash.
+    // e2fsck -n does not follow the chain of orphans. A value's padding is part of its hash.
     let chain = (0xe8..0xec).any(|at| what.contains(&format!("byte {at:#x}:")));
     let orphans = theirs.is_clean() && what.starts_with("superblock") && chain;
     let padding = theirs.is_clean() && what.starts_with("attributes");
-    // An attribute block past the end is said of inodes with names only.
+    // e2fsck reports an attribute block past the end only for inodes with names.
     let journal = theirs.is_clean() && what.starts_with("inode 8 ");
-    // Some metadata may lie on a bad block, for e2fsck, if it can be moved.
+    // e2fsck accepts movable metadata on a bad block.
     let bad_block = theirs.is_clean() && what.starts_with("inode 1 ");
     let small = padding || journal || bad_block;
     passed_over || revision || metadata || orphans || small
 }
 
-/// Trials on one image; the lines of those that were judged differently.
-fn trials(made: &Made, seed: u64, count: u64) -> (u64, Vec<String>) {
-    let base = Base::open(&made.path());
+/// Runs trials on one image. Returns the number of agreements, and a text for each disagreement.
+fn trials(made: &TestImage, seed: u64, count: u64) -> (u64, Vec<String>) {
+    let base = BaseImage::open(&made.path());
     let mut rng = Rng::new(seed);
     let (mut dirty, mut wrong) = (0, Vec::new());
     for trial in 0..count {
@@ -210,7 +210,7 @@ const SETS: [&str; 10] = [
 ];
 
 #[test]
-fn damage_is_judged_alike() {
+fn the_check_agrees_with_e2fsck() {
     let count = std::env::var("NEXTENT_TRIALS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
     let first = std::env::var("NEXTENT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let (mut all, mut dirty, mut wrong) = (0, 0, Vec::new());
@@ -223,7 +223,7 @@ fn damage_is_judged_alike() {
             depth: 6,
             ..TreeMaker::default()
         };
-        let made = need!(Made::filled(24 << 20, args, &spec));
+        let made = need!(TestImage::filled(24 << 20, args, &spec));
         need!(e2fs::e2fsck(&made.path())).assert_clean();
         let (bad, lines) = trials(&made, first * 100 + set as u64, count);
         all += count;
@@ -231,6 +231,6 @@ fn damage_is_judged_alike() {
         wrong.extend(lines.into_iter().map(|line| format!("{args}: {line}")));
     }
     let agreed = all - wrong.len() as u64;
-    eprintln!("{agreed} of {all} alike, {dirty} of them damaged for e2fsck");
+    eprintln!("{agreed} of {all} agree, {dirty} of them damaged for e2fsck");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

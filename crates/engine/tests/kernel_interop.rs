@@ -1,5 +1,4 @@
-//! The kernel changes an image, then the volume does, then the kernel again;
-//! each starts from what the other left and must find it as the model has it.
+//! The kernel and the engine change an image in turns. Each must find the state of the model.
 
 mod common;
 
@@ -10,17 +9,17 @@ use nextent_testkit::{
     sample_ops,
 };
 
-/// A model has no clock, and the root is not its own.
+/// The model has no clock, and another owner of the root.
 fn without_times() -> Compare {
     Compare { times: false, root: false, ..Compare::default() }
 }
 
-/// Operations that files without extents do not have.
+/// Operations that need extents.
 fn needs_extents(op: &Op) -> bool {
     matches!(op, Op::Collapse { .. } | Op::Insert { .. } | Op::Allocate { .. } | Op::Zero { .. })
 }
 
-fn take_turns(kind: &str, args: &[&str]) {
+fn run_turns(kind: &str, args: &[&str]) {
     let image = need!(Image::make(64 << 20, args));
     let extents = !kind.starts_with("ext3") && !kind.starts_with("ext2");
     let block_size = u64::from(image.open().geometry().block_size);
@@ -55,20 +54,20 @@ fn take_turns(kind: &str, args: &[&str]) {
 fn turns_with_the_kernel() {
     for (kind, args) in KINDS {
         eprintln!("kind {kind}");
-        take_turns(kind, args);
+        run_turns(kind, args);
     }
 }
 
-/// All that a tree can hold, written by the kernel, is read the same here.
+/// The engine reads a tree with files of every kind as the kernel wrote it.
 #[test]
-fn what_the_kernel_wrote() {
+fn trees_of_the_kernel_are_read() {
     for (kind, args) in KINDS {
         eprintln!("kind {kind}");
         let image = need!(Image::make(256 << 20, args));
         let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
         TreeMaker { seed: 3, files: 400, ..TreeMaker::default() }.make(mount.path()).unwrap();
         mount.unmount();
-        // Mounted again: in memory the kernel keeps times that old inodes cannot.
+        // Mount again: the kernel's inode cache has times that small inodes cannot store.
         let mount = need!(KernelMount::new(&image.path(), Access::ReadOnly));
         let kernel = walk(&HostDir::new(mount.path())).unwrap();
         mount.unmount();
@@ -79,7 +78,7 @@ fn what_the_kernel_wrote() {
     }
 }
 
-/// A volume dropped without being closed is recovered by its next opening.
+/// The next open recovers a volume that was dropped without a close.
 #[test]
 fn dropped_without_closing() {
     let image = need!(Image::make(64 << 20, KINDS[0].1));

@@ -1,10 +1,11 @@
-//! What e2fsck calls clean has no problem here: every feature set, filled by mke2fs and by Linux.
+//! Images that are clean for e2fsck have no problem: every feature set, filled by mke2fs and by
+//! Linux.
 
 use std::path::Path;
 
 use nextent_testkit::{Access, KernelMount, TreeMaker, e2fs, need};
 
-use super::support::{Made, lines, ours};
+use super::support::{TestImage, lines, ours};
 
 const SETS: [(&str, u64); 34] = [
     ("-t ext4", 64),
@@ -52,7 +53,7 @@ fn assert_clean(path: &Path, what: &str) {
 #[test]
 fn images_of_mke2fs() {
     for (args, mib) in SETS {
-        let made = need!(Made::empty(mib << 20, args));
+        let made = need!(TestImage::empty(mib << 20, args));
         need!(e2fs::e2fsck(&made.path())).assert_clean();
         assert_clean(&made.path(), args);
     }
@@ -62,7 +63,7 @@ fn images_of_mke2fs() {
 fn images_filled_by_mke2fs() {
     let spec = TreeMaker { files: 150, big_dir: 300, depth: 10, ..TreeMaker::default() };
     for (args, mib) in SETS.iter().step_by(3) {
-        let made = need!(Made::filled(*mib << 20, args, &spec));
+        let made = need!(TestImage::filled(*mib << 20, args, &spec));
         need!(e2fs::e2fsck(&made.path())).assert_clean();
         assert_clean(&made.path(), args);
     }
@@ -71,19 +72,19 @@ fn images_filled_by_mke2fs() {
 #[test]
 fn images_filled_by_linux() {
     for (seed, (args, mib)) in SETS.iter().enumerate() {
-        // Blocks above a page need kernels that few machines run; verity and the like need keys.
+        // Most kernels do not mount blocks larger than a page; some features need keys.
         if args.contains("65536") || args.contains("mmp") {
             continue;
         }
-        let made = need!(Made::empty(*mib << 20, args));
+        let made = need!(TestImage::empty(*mib << 20, args));
         let spec =
             TreeMaker { seed: seed as u64, files: 120, big_dir: 250, ..TreeMaker::default() };
         let mount = match need!(KernelMount::try_new(&made.path(), Access::ReadWrite, "")) {
             Ok(mount) => mount,
-            // A feature this kernel was built without.
+            // The kernel lacks a feature.
             Err(_) => continue,
         };
-        // A small volume may fill up: what is there then must still be right.
+        // A small volume may become full, and must be valid then.
         let _ = spec.make(mount.path());
         mount.unmount();
         need!(e2fs::e2fsck(&made.path())).assert_clean();

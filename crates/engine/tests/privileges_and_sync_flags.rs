@@ -1,5 +1,5 @@
-//! What a change brings with it: rights that a written program loses, and flags that make changes
-//! durable at once.
+//! Side effects of changes: writes clear capabilities and set-id bits, and the flags `sync` and
+//! `dirsync` make changes durable at once.
 
 mod common;
 
@@ -30,9 +30,10 @@ fn size(size: u64) -> SetAttr {
     SetAttr { size: Some(size), ..SetAttr::default() }
 }
 
-type Change = (&'static str, fn(&Inodes, &Cred, InodeNo) -> Result<(), Error>);
+/// A name and a change.
+type NamedChange = (&'static str, fn(&Inodes, &Cred, InodeNo) -> Result<(), Error>);
 
-const CONTENTS: &[Change] = &[
+const CONTENT_CHANGES: &[NamedChange] = &[
     ("overwrite", |v, cred, ino| v.write(cred, ino, 100, b"new").map(drop)),
     ("write past the end", |v, cred, ino| v.write(cred, ino, 50_000, b"new").map(drop)),
     ("append", |v, cred, ino| v.append(cred, ino, &[3; 5000]).map(drop)),
@@ -43,16 +44,16 @@ const CONTENTS: &[Change] = &[
 ];
 
 #[test]
-fn capabilities_go_with_any_change_of_contents_or_owner() {
+fn changes_of_contents_or_owner_remove_capabilities() {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let volume = image.open();
     let (root, user) = (Cred::root(), Cred::user(1000, 1000, vec![], 0));
-    let chown: Change = ("chown", |v, _, ino| {
+    let chown: NamedChange = ("chown", |v, _, ino| {
         let set = SetAttr { uid: Some(7), ..SetAttr::default() };
         v.setattr(&Cred::root(), ino, &set).map(drop)
     });
     for (n, cred) in [&root, &user].into_iter().enumerate() {
-        for (what, change) in CONTENTS.iter().chain([&chown]) {
+        for (what, change) in CONTENT_CHANGES.iter().chain([&chown]) {
             let ino = file(&volume, &format!("{what}{n}"), 0o755, (1000, 1000));
             let set = |value: &[u8]| {
                 volume.setxattr(&root, ino, CAPABILITY, value, XattrMode::Either).unwrap();
@@ -65,7 +66,7 @@ fn capabilities_go_with_any_change_of_contents_or_owner() {
                 assert!(matches!(gone, Err(Error::NoData)), "{what}: {gone:?}");
                 assert_eq!(volume.getxattr(&root, ino, b"user.other").unwrap(), b"stays");
             }
-            // What changes neither leaves it.
+            // A change of the mode and a read keep it.
             set(&[2; 20]);
             let mode = SetAttr { mode: Some(0o700), ..SetAttr::default() };
             volume.setattr(&root, ino, &mode).unwrap();
@@ -79,12 +80,12 @@ fn capabilities_go_with_any_change_of_contents_or_owner() {
 }
 
 #[test]
-fn set_id_bits_go_when_the_unprivileged_write() {
+fn unprivileged_writes_clear_set_id_bits() {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let volume = image.open();
     let member = Cred::user(1000, 1000, vec![], 0);
     let stranger = Cred::user(2000, 2000, vec![], 0);
-    // Mode before, and after a write by root, by a member of the group, by a stranger to it.
+    // The mode before, and after a write by root, by a member of the group, by another user.
     let table = [
         (0o6777, [0o6777, 0o0777, 0o0777]),
         (0o4777, [0o4777, 0o0777, 0o0777]),
@@ -95,7 +96,7 @@ fn set_id_bits_go_when_the_unprivileged_write() {
     ];
     for (before, after) in table {
         for (cred, wanted) in [&Cred::root(), &member, &stranger].into_iter().zip(after) {
-            for (what, change) in CONTENTS {
+            for (what, change) in CONTENT_CHANGES {
                 let name = format!("{before:o}-{}-{what}", cred.uid);
                 let ino = file(&volume, &name, before, (1000, 1000));
                 change(&volume, cred, ino).unwrap();
@@ -107,7 +108,7 @@ fn set_id_bits_go_when_the_unprivileged_write() {
     close(&volume);
 }
 
-/// What a crash right now would leave.
+/// The volume after a crash now.
 fn crashed(device: &Arc<RecordingDevice<MemoryDevice>>) -> Inodes {
     let left = Arc::new(device.image_at(device.events()));
     Inodes::open(left, &OpenOptions::default()).unwrap()
@@ -137,7 +138,7 @@ fn changes_of_sync_files_are_durable() {
         volume.sync().unwrap();
         set_flags(&volume, ino, flags::SYNC);
         let root = Cred::root();
-        for (what, change) in CONTENTS {
+        for (what, change) in CONTENT_CHANGES {
             match change(&volume, &root, ino) {
                 Err(Error::NotSupported) => continue,
                 done => done.unwrap(),
@@ -197,10 +198,9 @@ fn names_in_dirsync_directories_are_durable() {
     }
 }
 
-/// A file that was made and opened, but not durably: the caller hears of no file, so nobody has it
-/// open.
+/// If the sync of a create fails, the caller gets no open file, so the file must not stay pinned.
 #[test]
-fn a_create_whose_sync_fails_leaves_no_open() {
+fn a_create_whose_sync_fails_leaves_no_open_file() {
     let image = need!(Image::make(16 << 20, KINDS[0].1));
     let device = FaultDevice::new(MemoryDevice::load(&image.path()).unwrap(), 1);
     let device = Arc::new(device);

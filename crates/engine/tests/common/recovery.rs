@@ -1,4 +1,4 @@
-//! What a volume says and leaves behind after a fault.
+//! Checks of a volume whose journal has stopped, and of its recovery.
 
 use super::VolumeFs;
 use nextent::inodes::{Inodes, ROOT_INO};
@@ -9,10 +9,11 @@ use nextent_sync::Arc;
 use nextent_testkit::{PosixFs, e2fs};
 use std::path::Path;
 
-/// What fsync and sync reported as done: a file and its bytes.
-pub type Promises = Vec<(String, Vec<u8>)>;
+/// The files whose fsync or sync has succeeded: path and contents.
+pub type DurableFiles = Vec<(String, Vec<u8>)>;
 
-/// What a volume whose journal stopped says to everyone.
+/// Checks that every change fails with the same error after the journal has stopped, and that
+/// reads work.
 pub fn check_aborted(volume: &Inodes, what: &str) {
     let root = Cred::root();
     let changes = [
@@ -30,45 +31,47 @@ pub fn check_aborted(volume: &Inodes, what: &str) {
     assert!(texts.iter().all(|text| *text == texts[0]), "{what}: {texts:?}");
     assert!(texts[0].contains("failed"), "{what}: {texts:?}");
     assert!(volume.is_read_only(), "{what}");
-    assert!(volume.lookup(&root, ROOT_INO, b"lost+found").is_ok(), "{what}: reading goes on");
+    assert!(volume.lookup(&root, ROOT_INO, b"lost+found").is_ok(), "{what}: reads fail");
 }
 
-pub fn errors_noted(device: &MemoryDevice) -> u32 {
+/// The number of errors in the superblock on the device.
+pub fn error_count(device: &MemoryDevice) -> u32 {
     let mut sb = [0; 1024];
     device.read_at(1024, &mut sb).unwrap();
     Superblock::read(&sb).unwrap().error_count.get()
 }
 
-fn check_promises(volume: &Inodes, promises: &Promises, what: &str) {
-    for (name, data) in promises {
+fn check_durable(volume: &Inodes, durable: &DurableFiles, what: &str) {
+    for (name, data) in durable {
         let held = VolumeFs(volume).read(name, 0, data.len() + 1);
-        assert!(held.as_ref() == Ok(data), "{what}: {name} was promised");
+        assert!(held.as_ref() == Ok(data), "{what}: {name} was durable");
     }
 }
 
 fn recover_by_e2fsck(path: &Path, what: &str) {
     let Ok(mut report) = e2fs::e2fsck_recover(path) else { return };
     if report.text.contains("orphan_present is set but orphan file is clean") {
-        // e2fsck leaves that bit behind when it finds nothing but an empty log to recover.
+        // e2fsck does not clear that bit if the log is empty.
         e2fs::debugfs(path, true, &["feature -orphan_present"]).unwrap();
         report = e2fs::e2fsck(path).unwrap();
     }
     assert!(report.is_clean(), "{what}: recovered by e2fsck: {report:?}");
 }
 
-/// Recovers what is left on the device, by us and by e2fsck.
-pub fn check_left(left: MemoryDevice, promises: &Promises, what: &str) {
+/// Recovers the image by the engine and by e2fsck. Both results must be clean, and the engine's
+/// must have the durable files.
+pub fn check_recovery(image: MemoryDevice, durable: &DurableFiles, what: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
-    let left = Arc::new(left);
-    left.save(&path).unwrap();
+    let device = Arc::new(image);
+    device.save(&path).unwrap();
     recover_by_e2fsck(&path, what);
-    let volume = Inodes::open(left.clone(), &OpenOptions::default())
+    let volume = Inodes::open(device.clone(), &OpenOptions::default())
         .unwrap_or_else(|e| panic!("{what}: {e}"));
-    check_promises(&volume, promises, what);
+    check_durable(&volume, durable, what);
     volume.close().unwrap();
-    left.save(&path).unwrap();
+    device.save(&path).unwrap();
     if let Ok(report) = e2fs::e2fsck(&path) {
-        assert!(report.is_clean(), "{what}: recovered by us: {report:?}");
+        assert!(report.is_clean(), "{what}: recovered by the engine: {report:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Full volumes, and devices that fail.
+//! Full volumes, and changes of a frozen volume.
 
 mod common;
 
@@ -9,7 +9,7 @@ use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need, tree::walk};
 
-/// Fills the volume from `threads` threads until nothing more fits.
+/// Fills the volume by `threads` threads.
 fn fill(volume: &Inodes, threads: usize) {
     let root = Cred::root();
     thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn fill(volume: &Inodes, threads: usize) {
 }
 
 #[test]
-fn a_full_volume_stays_whole_and_empties_again() {
+fn a_full_volume_is_valid_and_can_be_emptied() {
     for (kind, args) in [KINDS[1], KINDS[2], KINDS[7], KINDS[10]] {
         eprintln!("kind {kind}");
         let mut all = args.to_vec();
@@ -86,8 +86,8 @@ fn a_full_volume_stays_whole_and_empties_again() {
     }
 }
 
-/// Takes all blocks that are free, so that nobody has any.
-fn take_all(volume: &Inodes) -> InodeNo {
+/// Allocates all free blocks.
+fn allocate_all(volume: &Inodes) -> InodeNo {
     let root = Cred::root();
     let made = volume.mknod(&root, ROOT_INO, b"all", NewNode::Regular, 0o644).unwrap();
     let (mut at, mut piece) = (0, 1 << 22);
@@ -101,10 +101,10 @@ fn take_all(volume: &Inodes) -> InodeNo {
     made.ino
 }
 
-/// An append that fills the last block, finds no other, and goes on after a commit has brought
-/// some: what the first attempt wrote is not written again.
+/// An append fills the last free block, waits for a commit that frees others, and continues. It
+/// does not write the first block again.
 #[test]
-fn an_append_goes_on_where_its_first_attempt_ended() {
+fn an_append_continues_after_a_commit_frees_blocks() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
     let volume = image.open();
     let root = Cred::root();
@@ -112,9 +112,9 @@ fn an_append_goes_on_where_its_first_attempt_ended() {
     let (file, other) = (make(b"file").unwrap(), make(b"other").unwrap());
     volume.append(&root, file.ino, &[1; 100]).unwrap();
     volume.write(&root, other.ino, 0, &[2; 400 << 10]).unwrap();
-    let all = take_all(&volume);
+    let all = allocate_all(&volume);
     volume.sync().unwrap();
-    // What is freed counts, but until the next commit only the blocks of the reserve are there.
+    // The freed blocks count as free, but until the next commit only the reserve is allocatable.
     volume.unlink(&root, ROOT_INO, b"other").unwrap();
     volume.fallocate(&root, all, FallocateMode::KeepSize, 1 << 30, 300 << 10).unwrap();
     assert_eq!(volume.append(&root, file.ino, &[3; 60_000]).unwrap(), 100);
@@ -127,7 +127,7 @@ fn an_append_goes_on_where_its_first_attempt_ended() {
 }
 
 #[test]
-fn frozen_changes_wait() {
+fn changes_of_a_frozen_volume_wait() {
     let image = need!(Image::make(32 << 20, KINDS[0].1));
     let volume = image.open();
     let root = Cred::root();

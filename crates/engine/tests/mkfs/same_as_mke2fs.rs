@@ -1,5 +1,5 @@
-//! The layout is mke2fs's: the same counts, places, flags and inodes; with the version this was
-//! written against, the same bytes.
+//! The layout is that of mke2fs: the same counts, locations, flags and inodes. With mke2fs 1.47.0
+//! the bytes are the same.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use nextent_device::{BlockDevice, FileDevice, FileOptions, SparseRanges};
 use nextent_testkit::{Skip, e2fs, need};
 
-use crate::args::{self, CLOCK, Case};
+use crate::args::{self, CLOCK, MkfsCase};
 
 const CASES: &[&str] = &[
     "256m",
@@ -25,7 +25,7 @@ const CASES: &[&str] = &[
     "60m -O none",
     "60m -r 0 -t ext2",
     "1000k -b 4096",
-    // A last group that is too small, with and without smaller groups as the answer.
+    // A last group that is too small; some layouts use smaller groups.
     "134627328 -b 4096",
     "138313728 -b 4096",
     "152649728 -b 4096",
@@ -66,7 +66,7 @@ const CASES: &[&str] = &[
     // Features that sizes imply.
     "128m -b 4096 -O ^large_file",
     "40m -b 8192 -t ext2 -O ^large_file",
-    // More inodes than blocks, and so few that there would be none.
+    // More inodes than blocks, and too few inodes for one per group.
     "64m -b 4096 -i 1024",
     "8m -i 67108864",
     "8m -b 8192 -i 67108864",
@@ -75,15 +75,15 @@ const CASES: &[&str] = &[
     "2m -t ext3",
     "8m -b 4096",
     "1900k -J 1",
-    // Journals of half of what is free while flexible groups' tables have no place yet.
+    // Journals of half of the free blocks, before the flexible groups' tables have a location.
     "17191k -b 1024 -J 8",
     "16793600 -b 4096 -J 8",
     "8885248 -b 4096 -J 4",
-    // A last group with a backup, too small for descriptors that meta_bg keeps elsewhere.
+    // A last group with a backup, too small for the descriptors that meta_bg has elsewhere.
     "186735k -b 1024 -g 256 -O meta_bg,^resize_inode",
-    // So few inodes that there would be none, of a volume that loses its last group.
+    // Too few inodes for one per group, on a volume that drops its last group.
     "14m -b 2048 -i 16777216 -g 1000 -O ^metadata_csum",
-    // Sizes that are no whole pages.
+    // Sizes that are no multiple of a page.
     "5000001 -b 1024",
     "5000001 -b 2048 -t ext2",
     // The inode of lost+found is not in the first group.
@@ -99,7 +99,7 @@ const CASES: &[&str] = &[
     "600m -E resize=100000000,stride=4,stripe_width=8",
 ];
 
-/// Debian's defaults, so that a newer mke2fs's own do not matter.
+/// Debian's defaults, instead of those of the installed mke2fs.
 const CONFIG: &str = "[defaults]
 base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 default_mntopts = acl,user_xattr
@@ -130,7 +130,7 @@ inode_ratio = 65536
 }
 ";
 
-fn make_theirs(dir: &Path, path: &Path, case: &Case) -> Result<(), Skip> {
+fn make_theirs(dir: &Path, path: &Path, case: &MkfsCase) -> Result<(), Skip> {
     let config = dir.join("mke2fs.conf");
     std::fs::write(&config, CONFIG).expect("the test's directory can be written");
     let file = std::fs::File::create(path).expect("as above");
@@ -148,7 +148,7 @@ fn make_theirs(dir: &Path, path: &Path, case: &Case) -> Result<(), Skip> {
     Ok(())
 }
 
-/// What dumpe2fs says, without checksums and what each program counts its own way.
+/// The output of dumpe2fs, without checksums and fields that the programs count differently.
 fn described(path: &Path) -> Result<Vec<String>, Skip> {
     let text = e2fs::dumpe2fs(path, false)?;
     let lines = text.lines().filter(|line| !line.starts_with("Lifetime"));

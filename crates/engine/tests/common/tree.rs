@@ -1,4 +1,4 @@
-//! A volume as a tree to walk.
+//! A volume as a tree for the testkit's walker.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,7 +38,7 @@ impl TreeSource for VolumeTree<'_> {
         let mut all = Vec::new();
         let mut cookie = 0;
         loop {
-            // A few at a time, so that cookies are used.
+            // A few entries a call, so that the walk uses cookies.
             let mut taken = 0;
             io(self.0.readdir(*dir, cookie, &mut |entry| {
                 if taken == 7 {

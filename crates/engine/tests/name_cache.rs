@@ -1,4 +1,4 @@
-//! Names that were looked up before: what is remembered of them never outlives their truth.
+//! Cached lookups: no change leaves a stale name in the cache.
 
 mod common;
 
@@ -29,7 +29,7 @@ impl Fixture {
         self.volume.mknod(&self.root, dir, name, NewNode::Regular, 0o644).unwrap().ino
     }
 
-    /// Looks twice: the second time the name is known.
+    /// Looks up the name twice; the second lookup finds it in the cache.
     fn find(&self, dir: InodeNo, name: &[u8]) -> Result<InodeNo, Error> {
         let first = self.volume.lookup(&self.root, dir, name).map(|attr| attr.ino);
         let second = self.volume.lookup(&self.root, dir, name).map(|attr| attr.ino);
@@ -55,7 +55,7 @@ fn missing(found: Result<InodeNo, Error>) -> bool {
 }
 
 #[test]
-fn what_a_name_means_follows_every_change() {
+fn lookups_follow_every_change_of_a_name() {
     let f = need!(Fixture::new());
     assert!(missing(f.find(ROOT_INO, b"a")));
     let a = f.file(ROOT_INO, b"a");
@@ -78,7 +78,7 @@ fn what_a_name_means_follows_every_change() {
 }
 
 #[test]
-fn a_directory_that_moves_or_goes_takes_its_names_along() {
+fn cached_names_of_a_moved_or_removed_directory_are_valid() {
     let f = need!(Fixture::new());
     let dir = |name: &[u8]| f.volume.mkdir(&f.root, ROOT_INO, name, 0o755).unwrap().ino;
     let (one, two) = (dir(b"one"), dir(b"two"));
@@ -94,7 +94,7 @@ fn a_directory_that_moves_or_goes_takes_its_names_along() {
     f.volume.rmdir(&f.root, two, b"inner").unwrap();
     assert!(missing(resolve(b"/two/inner")));
     assert!(f.find(inner, b"..").is_err());
-    // The number is another directory's, then a file's.
+    // Another directory reuses the number, then a file.
     let again = f.volume.mkdir(&f.root, one, b"again", 0o755).unwrap().ino;
     assert_eq!(again, inner);
     let x = f.file(again, b"x");
@@ -111,7 +111,7 @@ fn a_directory_that_moves_or_goes_takes_its_names_along() {
 }
 
 #[test]
-fn rights_are_those_of_now() {
+fn lookups_check_current_permissions() {
     let f = need!(Fixture::new());
     let user = Cred::user(1000, 1000, Vec::new(), 0);
     let dir = f.volume.mkdir(&f.root, ROOT_INO, b"dir", 0o755).unwrap().ino;
@@ -130,7 +130,7 @@ fn rights_are_those_of_now() {
         assert!(matches!(look(), Err(Error::Access)));
         chmod(0o701);
     }
-    // Others may search, the group may not; and the user is of the group.
+    // Others may search, the group may not, and the user is in the group.
     let set = SetAttr { gid: Some(1000), ..SetAttr::default() };
     f.volume.setattr(&f.root, dir, &set).unwrap();
     assert!(matches!(look(), Err(Error::Access)));
@@ -142,7 +142,7 @@ fn rights_are_those_of_now() {
 }
 
 #[test]
-fn names_that_change_are_never_seen_as_they_were() {
+fn concurrent_lookups_return_no_stale_names() {
     let f = need!(Fixture::new());
     let (a, b) = (f.file(ROOT_INO, b"a"), f.file(ROOT_INO, b"b"));
     let stays = f.file(ROOT_INO, b"stays");
@@ -153,9 +153,9 @@ fn names_that_change_are_never_seen_as_they_were() {
                 let look = |name: &[u8]| f.volume.lookup(&f.root, ROOT_INO, name);
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(look(b"stays").unwrap().ino, stays);
-                    // Exchanged all the time: there always.
+                    // Another thread exchanges these names, so both always exist.
                     assert!([a, b].contains(&look(b"a").unwrap().ino));
-                    // Made and removed all the time: if it is there, it has its name.
+                    // Another thread makes and removes this name; a found inode has a link.
                     if let Ok(found) = look(b"blinks") {
                         assert_eq!(found.links, 1);
                     }

@@ -1,4 +1,4 @@
-//! What tests of direct transfers share.
+//! Helpers of the tests of direct transfers.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use nextent_testkit::{CutInfo, Explorer, e2fs};
 use super::{Image, close};
 
 pub const BLOCK: u64 = 4096;
-/// Fills the device before the file system is made: what a reader must never see.
+/// The byte of all unallocated blocks. A reader must never get it.
 pub const STALE: u8 = 0xdb;
 
-/// A way to open a volume that tests are run for.
+/// A configuration of the engine under test.
 #[derive(Clone, Debug)]
 pub struct Variant {
     pub name: String,
     pub options: OpenOptions,
-    /// Direct writes over parts of written blocks share the file.
+    /// Whether direct writes to parts of written blocks hold the file shared.
     pub shares_parts: bool,
 }
 
 impl Variant {
-    /// The engine as it is.
+    /// The product's engine.
     pub fn engine() -> Self {
         Self { name: "engine".to_owned(), options: OpenOptions::new(), shares_parts: true }
     }
@@ -87,7 +87,8 @@ pub fn stale(
     Ok((image, device))
 }
 
-/// A recovered image shows of each block what was written or zeros; what fsync promised is there.
+/// Checks that each block of `/file` in a recovered image has its own byte or zeros, and that the
+/// blocks that an fsync made durable are written.
 pub fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let device = Arc::new(image.snapshot());
     let volume = Inodes::open(device.clone(), &OpenOptions::default())
@@ -97,14 +98,14 @@ pub fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let f = volume.file(&root, attr.ino, Access::READ).map_err(|error| error.to_string())?;
     let bytes = read(&f, 0..f.attr().size.next_multiple_of(512));
     for (n, chunk) in bytes.chunks(BLOCK as usize).enumerate() {
-        let own = n as u8 % 7 + 1;
-        let bad = chunk.iter().find(|byte| **byte != 0 && **byte != own);
+        let expected = n as u8 % 7 + 1;
+        let bad = chunk.iter().find(|byte| **byte != 0 && **byte != expected);
         if let Some(byte) = bad {
-            return Err(format!("block {n} shows {byte:#x}"));
+            return Err(format!("block {n} has {byte:#x}"));
         }
-        let promised = info.marks.iter().any(|mark| *mark == n as u64 + 1);
-        if promised && chunk.iter().any(|byte| *byte != own) {
-            return Err(format!("block {n} was promised"));
+        let durable = info.marks.iter().any(|mark| *mark == n as u64 + 1);
+        if durable && chunk.iter().any(|byte| *byte != expected) {
+            return Err(format!("block {n} was durable"));
         }
     }
     drop(f);
@@ -117,7 +118,7 @@ pub fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     if report.is_clean() { Ok(()) } else { Err(format!("{report:?}")) }
 }
 
-/// Cuts of a recording from event `from` on, at which the file `file` was there: [`check`]s some.
+/// Runs [`check`] on power cuts of a recording from event `from` on, after which `/file` exists.
 pub fn check_cuts(recording: &Recording, from: usize) {
     let explorer = Explorer { seed: 5, most: 60, ..Explorer::default() };
     let report =

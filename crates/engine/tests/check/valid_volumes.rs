@@ -1,4 +1,4 @@
-//! Sound volumes that Linux and old programs made: nothing is wrong with them here either.
+//! Valid volumes that Linux and old programs made: the check finds no problem.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,9 @@ use std::path::Path;
 
 use nextent_testkit::{Access, KernelMount, TreeMaker, e2fs, need};
 
-use super::support::{Made, lines, ours};
+use super::support::{TestImage, lines, ours};
 
-/// Sets an attribute; false where the file system has no room for it.
+/// Sets an attribute. Returns false if the file system has no space for it.
 fn set(path: &Path, name: &str, len: usize, fill: u8) -> bool {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = CString::new(name).unwrap();
@@ -21,9 +21,9 @@ fn set(path: &Path, name: &str, len: usize, fill: u8) -> bool {
     done == 0
 }
 
-/// Both verdicts, which must be that the volume is sound.
+/// Checks that the volume is clean for e2fsck and for the check.
 #[track_caller]
-fn assert_sound(path: &Path, what: &str) {
+fn assert_valid(path: &Path, what: &str) {
     let theirs = e2fs::e2fsck(path).unwrap();
     assert!(theirs.is_clean(), "{what}: e2fsck:\n{}", theirs.text);
     let report = ours(path);
@@ -31,7 +31,7 @@ fn assert_sound(path: &Path, what: &str) {
     assert!(clean, "{what}:\n{}", lines(&report));
 }
 
-/// Values in inodes of their own, some shared, some by blocks of attributes that are shared.
+/// Values in `ea_inode` inodes. Some are shared, some are in shared attribute blocks.
 #[test]
 fn values_in_inodes() {
     for args in [
@@ -41,10 +41,10 @@ fn values_in_inodes() {
         "-t ext4 -b 4096 -O ea_inode,bigalloc -C 16384",
         "-t ext4 -b 1024 -O ea_inode,inline_data,^huge_file",
     ] {
-        let made = need!(Made::empty(64 << 20, args));
+        let made = need!(TestImage::empty(64 << 20, args));
         let mount = match need!(KernelMount::try_new(&made.path(), Access::ReadWrite, "")) {
             Ok(mount) => mount,
-            // A feature this kernel was built without.
+            // The kernel lacks a feature.
             Err(_) => continue,
         };
         for n in 0..24_u8 {
@@ -53,7 +53,7 @@ fn values_in_inodes() {
                 5 => std::fs::create_dir(&path).unwrap(),
                 _ => std::fs::write(&path, vec![n; usize::from(n) * 100]).unwrap(),
             }
-            // Alike in several files, and each file's own.
+            // Equal values in several files, and different ones.
             set(&path, "user.shared", 30_000, n % 2);
             set(&path, "user.own", 5000 + usize::from(n), n);
             set(&path, "user.short", 300, n % 3);
@@ -65,14 +65,14 @@ fn values_in_inodes() {
         }
         assert!(set(&mount.path().join("file-1"), "user.shared", 20, 9));
         mount.unmount();
-        assert_sound(&made.path(), args);
+        assert_valid(&made.path(), args);
     }
 }
 
-/// What such an inode counts is compared.
+/// The check compares the reference count of a value's inode.
 #[test]
 fn references_to_values() {
-    let made = need!(Made::empty(32 << 20, "-t ext4 -b 1024 -O ea_inode -N 64"));
+    let made = need!(TestImage::empty(32 << 20, "-t ext4 -b 1024 -O ea_inode -N 64"));
     let mount = need!(KernelMount::new(&made.path(), Access::ReadWrite));
     for name in ["a", "b"] {
         let path = mount.path().join(name);
@@ -80,7 +80,7 @@ fn references_to_values() {
         assert!(set(&path, "user.shared", 30_000, 1));
     }
     mount.unmount();
-    assert_sound(&made.path(), "two references");
+    assert_valid(&made.path(), "two references");
     let sound = std::fs::read(made.path()).unwrap();
     let holder = (12..20).find(|ino| {
         let stat = e2fs::debugfs(&made.path(), false, &[&format!("stat <{ino}>")]);
@@ -108,12 +108,12 @@ fn references_to_values() {
     }
 }
 
-/// Owners of many numbers: their entries lie all over the quota files' trees, which e2fsck wrote.
+/// Many owner numbers, whose entries fill the trees of the quota files that e2fsck writes.
 #[test]
 fn quota_files_with_many_owners() {
     for args in ["-t ext4 -b 1024 -O quota,project", "-t ext4 -b 4096 -O quota"] {
         let spec = TreeMaker { files: 150, big_dir: 100, ..TreeMaker::default() };
-        let made = need!(Made::filled(64 << 20, args, &spec));
+        let made = need!(TestImage::filled(64 << 20, args, &spec));
         let set = |n: u32| {
             let (uid, gid) = (n.wrapping_mul(n) << (n % 17), 5 * (n % 40));
             [format!("sif <{n}> uid {uid}"), format!("sif <{n}> gid {gid}")]
@@ -124,8 +124,8 @@ fn quota_files_with_many_owners() {
         assert!(!e2fs::e2fsck(&made.path()).unwrap().is_clean());
         assert!(ours(&made.path()).is_ok_and(|report| !report.is_clean()), "{args}");
         need!(e2fs::run("e2fsck", ["-fy", made.path().to_str().unwrap()]));
-        assert_sound(&made.path(), args);
-        // Linux takes no quota file whose header is damaged.
+        assert_valid(&made.path(), args);
+        // Linux refuses a quota file with a damaged header.
         need!(e2fs::debugfs(&made.path(), true, &["zap_block -f <3> -o 0 -l 1 -p 0 0"]));
         assert!(ours(&made.path()).is_ok_and(|report| !report.is_clean()), "{args}");
     }
@@ -135,7 +135,7 @@ fn quota_files_with_many_owners() {
 #[test]
 fn journals_of_2008() {
     for args in ["-t ext3 -O ^resize_inode -b 1024 -J size=2", "-t ext3 -b 4096 -J size=4"] {
-        let made = need!(Made::empty(32 << 20, args));
+        let made = need!(TestImage::empty(32 << 20, args));
         let blocks: u64 = if args.contains("1024") { 2048 } else { 1024 };
         let block_size = if args.contains("1024") { 1024 } else { 4096 };
         let size = (blocks - 1) * block_size;
@@ -146,8 +146,8 @@ fn journals_of_2008() {
         let file = std::fs::File::options().write(true).open(made.path()).unwrap();
         file.write_all_at(&length, first.unwrap() * block_size + 16).unwrap();
         drop(file);
-        assert_sound(&made.path(), args);
-        // A block more than that is damage.
+        assert_valid(&made.path(), args);
+        // One more block past the size is damage.
         need!(e2fs::debugfs(&made.path(), true, &[&format!("sif <8> size {}", size - block_size)]));
         assert!(!e2fs::e2fsck(&made.path()).unwrap().is_clean(), "{args}");
         assert!(ours(&made.path()).is_ok_and(|report| !report.is_clean()), "{args}");

@@ -1,5 +1,5 @@
-//! Orphans that cannot be finished at open: they stay orphans, the volume opens for writing and is
-//! noted as damaged, and the next open that can finishes them.
+//! Orphans that an open cannot free. They stay orphans, the volume opens for writing, and its
+//! superblock records the damage. A later open that can frees them.
 
 mod common;
 
@@ -21,8 +21,8 @@ fn options() -> OpenOptions {
     OpenOptions::new().commit_interval(Duration::ZERO).errors(errors)
 }
 
-/// A volume after a crash, on it three files without names, each with a node below its root: the
-/// first block of each.
+/// A volume after a crash with three orphans, each with a node below its map's root, and the first
+/// block of each.
 fn crashed(features: &str) -> Result<(MemoryDevice, Vec<u64>), Skip> {
     let image = Image::make(16 << 20, &["-t", "ext4", "-b", "1024", "-O", features])?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -47,7 +47,7 @@ fn crashed(features: &str) -> Result<(MemoryDevice, Vec<u64>), Skip> {
     Ok((crashed, first))
 }
 
-/// The node whose first extent lies at `block`, in the volume as a recovery leaves it.
+/// The node whose first extent begins at `block`, in the volume after a recovery.
 fn node_of(device: &MemoryDevice, block: u64) -> u64 {
     let copy = Arc::new(device.snapshot());
     drop(Inodes::open(copy.clone(), &options()).unwrap());
@@ -57,7 +57,7 @@ fn node_of(device: &MemoryDevice, block: u64) -> u64 {
         let start = u32::from_le_bytes(bytes[20..24].try_into().unwrap());
         bytes[..2] == [0x0a, 0xf3] && u64::from(start) == block
     });
-    // Others are copies in the log, which lies further away.
+    // The log has copies, but further away.
     found.min_by_key(|no| no.abs_diff(block)).expect("a node")
 }
 
@@ -75,8 +75,8 @@ fn assert_clean(device: &MemoryDevice) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Opens and closes; how many orphans were finished.
-fn pass(device: Arc<dyn BlockDevice>) -> u32 {
+/// Opens and closes. Returns the number of freed orphans.
+fn open_and_close(device: Arc<dyn BlockDevice>) -> u32 {
     let volume = Inodes::open(device, &options()).expect("it opens for writing");
     let fs = VolumeFs(&volume);
     fs.create("/new", 0o644).expect("it can be written to");
@@ -87,7 +87,7 @@ fn pass(device: Arc<dyn BlockDevice>) -> u32 {
 }
 
 #[test]
-fn one_that_cannot_be_freed_is_kept() {
+fn an_orphan_that_cannot_be_freed_is_kept() {
     for features in KINDS {
         let (device, first) = need!(crashed(features));
         let node = node_of(&device, first[1]);
@@ -95,7 +95,7 @@ fn one_that_cannot_be_freed_is_kept() {
         let faulty = Arc::new(FaultDevice::new(device, 1));
         let range = node * BLOCK..(node + 1) * BLOCK;
         faulty.add(Rule::on(OpKind::Read, Fault::Error(5)).within(range));
-        assert_eq!(pass(faulty.clone()), 2, "{features}");
+        assert_eq!(open_and_close(faulty.clone()), 2, "{features}");
         let left = faulty.inner().snapshot();
         assert!(superblock(&left).state.get() & state::ERROR != 0, "{features}");
         // Its node is damaged.
@@ -103,27 +103,27 @@ fn one_that_cannot_be_freed_is_kept() {
         left.read_at(node * BLOCK, &mut bytes).unwrap();
         left.write_at(node * BLOCK, &[0; 8]).unwrap();
         let left = Arc::new(left);
-        assert_eq!(pass(left.clone()), 0, "{features}");
-        // It is whole again.
+        assert_eq!(open_and_close(left.clone()), 0, "{features}");
+        // Its node is valid again.
         left.write_at(node * BLOCK, &bytes).unwrap();
-        assert_eq!(pass(left.clone()), 1, "{features}");
+        assert_eq!(open_and_close(left.clone()), 1, "{features}");
         need!(assert_clean(&left));
     }
 }
 
-/// A list that leads to a reserved inode is cut there.
+/// The open ends the list before a reserved inode.
 #[test]
-fn a_list_that_leads_astray_is_cut() {
+fn a_list_ends_before_an_invalid_entry() {
     let (device, _) = need!(crashed("^orphan_file"));
     let faulty = Arc::new(FaultDevice::new(device, 1));
-    assert_eq!(pass(faulty.clone()), 3);
+    assert_eq!(open_and_close(faulty.clone()), 3);
     let left = Arc::new(faulty.inner().snapshot());
     for astray in [5, 2, 1_000_000] {
         let mut sb = superblock(&*left);
         sb.last_orphan.set(astray);
         sb.seal();
         left.write_at(1024, sb.bytes()).unwrap();
-        assert_eq!(pass(left.clone()), 0, "{astray}");
+        assert_eq!(open_and_close(left.clone()), 0, "{astray}");
         let sb = superblock(&*left);
         assert!(sb.last_orphan.get() == 0 && sb.state.get() & state::ERROR != 0, "{astray}");
     }

@@ -1,5 +1,5 @@
-//! Damage of known kinds, done by debugfs: each that e2fsck reports must be reported here too, and
-//! copies of superblock and descriptors are told of without being errors.
+//! Damage of known kinds, made by debugfs. The check must report each kind that e2fsck reports.
+//! Damaged copies of superblock and descriptors are notes, not errors.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,10 +8,10 @@ use std::path::Path;
 use nextent::check::Severity;
 use nextent_testkit::{Skip, e2fs, need};
 
-use super::support::{Made, lines, ours};
+use super::support::{TestImage, lines, ours};
 
-/// Each a word and the commands, one a `;`. `B(path)` stands for a file's first block, `I(path)`
-/// for its inode number, `FREEB` and `FREEI` for a free block and inode.
+/// A name, and debugfs commands separated by `;`. `B(path)` is a file's first block, `N(path)` its
+/// first extent node, `I(path)` its inode number; `FREEB` and `FREEI` are a free block and inode.
 const MUTATIONS: &[(&str, &str)] = &[
     ("file cleared", "clri /file"),
     ("directory cleared", "clri /dir"),
@@ -74,8 +74,8 @@ const MUTATIONS: &[(&str, &str)] = &[
     ("node zeroed", "zap_block N(/holes)"),
 ];
 
-/// A tree with one of each kind of thing.
-pub(crate) fn base(args: &str) -> Result<Made, Skip> {
+/// A tree with files of every kind.
+pub(crate) fn base(args: &str) -> Result<TestImage, Skip> {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("dir")).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn base(args: &str) -> Result<Made, Skip> {
     for n in 0..20 {
         holes.write_all_at(&[3; 1024], n * 40_960).unwrap();
     }
-    let made = Made { dir };
+    let made = TestImage { dir };
     let args: Vec<&str> = args.split_whitespace().chain(["-d", tree.to_str().unwrap()]).collect();
     e2fs::mke2fs(&made.path(), 16 << 20, &args)?;
     e2fs::run("e2fsck", ["-fyD", made.path().to_str().unwrap()])?;
@@ -110,7 +110,7 @@ fn number(text: &str) -> String {
     text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect()
 }
 
-/// `command` with places filled in.
+/// `command` with the placeholders replaced.
 pub(crate) fn filled(path: &Path, command: &str) -> String {
     let mut out = command.to_owned();
     for (mark, ask) in [("B(", "bmap"), ("N(", "stat"), ("I(", "inode")] {
@@ -133,8 +133,9 @@ pub(crate) fn filled(path: &Path, command: &str) -> String {
     out
 }
 
-/// Does one after the other to the image; those that were judged differently.
-fn judge(made: &Made, args: &str) -> (usize, Vec<String>) {
+/// Applies each kind of damage to the image. Returns how many e2fsck reports, and a text for each
+/// disagreement.
+fn compare(made: &TestImage, args: &str) -> (usize, Vec<String>) {
     let sound = std::fs::read(made.path()).unwrap();
     let (mut seen, mut wrong) = (0, Vec::new());
     for (what, commands) in MUTATIONS {
@@ -146,7 +147,7 @@ fn judge(made: &Made, args: &str) -> (usize, Vec<String>) {
         let report = ours(&made.path());
         let clean = report.as_ref().is_ok_and(|report| report.is_clean());
         seen += usize::from(!theirs.is_clean());
-        // Refused is not judged: fsck's exit code would be another.
+        // Skip images that the check refuses, for which the exit code of fsck differs.
         if clean != theirs.is_clean() || report.is_err() {
             let text = lines(&report);
             let (code, theirs) = (theirs.code, theirs.text);
@@ -159,22 +160,22 @@ fn judge(made: &Made, args: &str) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn what_debugfs_can_break() {
+fn damage_by_debugfs_is_reported() {
     for args in ["-t ext4 -b 1024", "-t ext4 -b 1024 -O ^metadata_csum,^64bit"] {
         let made = need!(base(args));
         need!(e2fs::e2fsck(&made.path())).assert_clean();
-        let (seen, wrong) = judge(&made, args);
+        let (seen, wrong) = compare(&made, args);
         assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
         eprintln!("{args}: e2fsck sees {seen} of {}", MUTATIONS.len());
         assert!(seen >= 56, "e2fsck saw {seen} of {}", MUTATIONS.len());
     }
 }
 
-/// Damaged copies: e2fsck says nothing of them, here they are notes.
+/// The check reports damaged copies as notes; e2fsck does not report them.
 #[test]
-fn copies_are_notes() {
+fn damaged_copies_are_notes() {
     for args in ["-t ext4 -b 1024", "-t ext4 -b 1024 -O meta_bg,^resize_inode", "-t ext2 -b 1024"] {
-        let made = need!(Made::empty(40 << 20, args));
+        let made = need!(TestImage::empty(40 << 20, args));
         let notes = |path: &Path| -> Vec<String> {
             let report = ours(path).unwrap();
             assert!(report.is_clean(), "{}", lines(&Ok(report)));
@@ -186,28 +187,29 @@ fn copies_are_notes() {
         };
         assert_eq!(notes(&made.path()), [""; 0], "{args}");
         let file = File::options().write(true).open(made.path()).unwrap();
-        // The superblock of group 1: another size; a descriptor of its copy: another table.
+        // The copy in group 1: another size in the superblock, another table in a descriptor.
         file.write_all_at(&[9], 8193 * 1024 + 4).unwrap();
         let table = 8194 * 1024 + 8;
         file.write_all_at(&[0x77, 0x66], table).unwrap();
         let found = notes(&made.path());
         assert_eq!(found.len(), 2, "{args}: {found:?}");
-        let told = |word: &str| found.iter().any(|note| note.contains(word));
-        assert!(told("of the superblock") && told("for group 0"), "{found:?}");
+        let has = |word: &str| found.iter().any(|note| note.contains(word));
+        assert!(has("of the superblock") && has("for group 0"), "{found:?}");
         need!(e2fs::e2fsck(&made.path())).assert_clean();
     }
 }
 
-/// A group that holds metadata of others needs a bitmap: readers who make one up leave it out.
+/// A group with metadata of other groups needs an initialised bitmap, because a reader that
+/// computes the bitmap leaves that metadata out.
 #[test]
-fn no_made_up_bitmap_where_other_groups_keep_metadata() {
-    let made = need!(Made::empty(120 << 20, "-t ext4 -b 1024 -G 4"));
+fn a_group_with_foreign_metadata_needs_a_bitmap() {
+    let made = need!(TestImage::empty(120 << 20, "-t ext4 -b 1024 -G 4"));
     let flags = |group: u32, flags: &str| {
         let commands =
             [format!("set_bg {group} flags {flags}"), format!("set_bg {group} checksum calc")];
         e2fs::debugfs(&made.path(), true, &[&commands[0], &commands[1]])
     };
-    // Bits: INODE_UNINIT, BLOCK_UNINIT, table zeroed. Group 4 holds the metadata of groups 4 to 7.
+    // Bits: INODE_UNINIT, BLOCK_UNINIT, table zeroed. Group 4 has the metadata of groups 4 to 7.
     need!(flags(4, "7"));
     let report = ours(&made.path());
     let found = |report: &nextent::check::CheckReport| {

@@ -1,5 +1,5 @@
-//! Files whose maps lead to the volume's own blocks: refused whatever is done to them, with an
-//! error that names the inode, and the volume's blocks stay as they are.
+//! Files whose maps point to metadata blocks of the volume. Every operation on them fails with an
+//! error that names the inode, and does not change those blocks.
 
 mod common;
 
@@ -11,7 +11,7 @@ use nextent_sync::Arc;
 use nextent_testkit::{PosixFs, XattrFlags, e2fs, need};
 
 const BLOCK: u64 = 1024;
-/// Where the large file is looked at: behind its first node or table.
+/// The offset of all accesses to the large file: beyond its first node or table.
 const AT: u64 = 25 * BLOCK;
 
 fn open(device: &MemoryDevice) -> Inodes {
@@ -43,8 +43,8 @@ fn base(args: &[&str]) -> Result<(MemoryDevice, Image), nextent_testkit::Skip> {
     Ok((shared.snapshot(), image))
 }
 
-/// Blocks of the volume's own, with a word for each.
-fn own_blocks(path: &std::path::Path, journal: bool) -> Vec<(&'static str, u64)> {
+/// Metadata blocks of the volume, with a name for each.
+fn metadata_blocks(path: &std::path::Path, journal: bool) -> Vec<(&'static str, u64)> {
     let text = e2fs::dumpe2fs(path, false).unwrap();
     let number = |label: &str| -> u64 {
         let rest = text.split(label).nth(1).unwrap();
@@ -69,7 +69,7 @@ fn own_blocks(path: &std::path::Path, journal: bool) -> Vec<(&'static str, u64)>
     own
 }
 
-/// Everything that leads to the file's blocks, each on the freshly opened image.
+/// A name and a call that uses the file's blocks. Each runs on a newly opened image.
 type Attempt = (&'static str, fn(&Inodes, InodeNo) -> Result<(), Error>);
 const ATTEMPTS: &[Attempt] = &[
     ("read", |v, ino| v.read(ino, AT, &mut [0; 100]).map(drop)),
@@ -83,20 +83,20 @@ const ATTEMPTS: &[Attempt] = &[
     ("fiemap", |v, ino| v.fiemap(ino, 0, u64::MAX / 2, 100).map(drop)),
 ];
 
-/// Tries all on `image`, in which `path` leads to `block`.
+/// Tries all calls on `image`, in which the map of `path` points to `block`.
 fn refuse_all(image: &MemoryDevice, path: &str, ino: InodeNo, (what, block): (&str, u64)) {
     for (verb, attempt) in ATTEMPTS {
         let volume = open(image);
         let error = match attempt(&volume, ino) {
             Err(error @ Error::Corrupt(_)) => error.to_string(),
             Err(Error::NotSupported) if *verb == "allocate" => continue,
-            other => panic!("{verb} of {path}, which leads to the {what}: {other:?}"),
+            other => panic!("{verb} of {path}, which points to the {what}: {other:?}"),
         };
         for wanted in [format!("inode {ino}"), block.to_string()] {
             assert!(error.contains(&wanted), "{verb}, {what}: no {wanted} in {error}");
         }
     }
-    // Unlinked while the map is bad: blocks are leaked, not taken from the volume.
+    // An unlink with the invalid map leaks blocks, but frees none of the volume's.
     let device = Arc::new(image.snapshot());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let _ = volume.unlink(&Cred::root(), ROOT_INO, path.trim_start_matches('/').as_bytes());
@@ -111,7 +111,7 @@ fn refuse_all(image: &MemoryDevice, path: &str, ino: InodeNo, (what, block): (&s
     }
 }
 
-/// The image with word `word` of the file's block area set.
+/// The image with a word of the file's block area set.
 fn with_root_word(
     image: &Image,
     device: &MemoryDevice,
@@ -126,7 +126,7 @@ fn with_root_word(
 }
 
 #[test]
-fn roots() {
+fn maps_in_inodes() {
     for (args, word) in [
         (&["-t", "ext4", "-b", "1024"][..], "5"),
         (&["-t", "ext3", "-b", "1024"][..], "0"),
@@ -134,7 +134,7 @@ fn roots() {
     ] {
         let (device, image) = need!(base(args));
         let ino = ino_of(&open(&device), "/small");
-        for own in own_blocks(&image.path(), args[1] != "ext2") {
+        for own in metadata_blocks(&image.path(), args[1] != "ext2") {
             let bad = with_root_word(&image, &device, "/small", (word, own.1));
             refuse_all(&bad, "/small", ino, own);
         }
@@ -142,22 +142,22 @@ fn roots() {
 }
 
 #[test]
-fn where_nodes_and_tables_are() {
+fn maps_with_invalid_nodes_and_tables() {
     for (args, word) in
         [(&["-t", "ext4", "-b", "1024"][..], "4"), (&["-t", "ext3", "-b", "1024"][..], "IND")]
     {
         let (device, image) = need!(base(args));
         let ino = ino_of(&open(&device), "/large");
-        for own in own_blocks(&image.path(), true) {
+        for own in metadata_blocks(&image.path(), true) {
             let bad = with_root_word(&image, &device, "/large", (word, own.1));
             refuse_all(&bad, "/large", ino, own);
         }
     }
 }
 
-/// In a node or a table of its own, an entry that no attempt comes near.
+/// An invalid entry in a node or a table, away from the accessed offset.
 #[test]
-fn nodes() {
+fn entries_in_nodes_and_tables() {
     for args in [
         &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"][..],
         &["-t", "ext3", "-b", "1024"][..],
@@ -170,7 +170,7 @@ fn nodes() {
         let rest = dump.split(label).nth(1).unwrap();
         let node: u64 =
             rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
-        for own in own_blocks(&image.path(), true) {
+        for own in metadata_blocks(&image.path(), true) {
             let bad = device.snapshot();
             let place = if args[1] == "ext4" { 12 + 12 * 20 + 8 } else { 4 * 90 };
             bad.write_at(node * BLOCK + place, &(own.1 as u32).to_le_bytes()).unwrap();
@@ -180,10 +180,10 @@ fn nodes() {
 }
 
 #[test]
-fn blocks_of_attributes() {
+fn attribute_blocks() {
     let (device, image) = need!(base(&["-t", "ext4", "-b", "1024"]));
     let ino = ino_of(&open(&device), "/value");
-    for (what, block) in own_blocks(&image.path(), true) {
+    for (what, block) in metadata_blocks(&image.path(), true) {
         device.save(&image.path()).unwrap();
         let command = format!("sif /value file_acl {block}");
         e2fs::debugfs(&image.path(), true, &[&command]).unwrap();
@@ -193,7 +193,7 @@ fn blocks_of_attributes() {
     }
 }
 
-/// The journal's inode and the others that the format reserves are nobody's to look at or change.
+/// Callers may neither read nor change the journal's inode and the other reserved inodes.
 #[test]
 fn no_number_leads_to_a_reserved_inode() {
     let (device, _image) = need!(base(&["-t", "ext4", "-b", "1024"]));
@@ -211,18 +211,18 @@ fn no_number_leads_to_a_reserved_inode() {
     }
 }
 
-/// A journal that lies on other structures would overwrite them.
+/// A journal whose map points to other metadata would overwrite it.
 #[test]
-fn a_journal_on_the_volumes_blocks() {
+fn a_journal_on_metadata_blocks() {
     let args = &["-t", "ext4", "-b", "1024"];
     let (device, image) = need!(base(args));
-    for (what, block) in own_blocks(&image.path(), false) {
+    for (what, block) in metadata_blocks(&image.path(), false) {
         let bad = with_root_word(&image, &device, "<8>", ("5", block));
         let before = bad.to_bytes();
         let device = Arc::new(bad);
         let opened = Inodes::open(device.clone(), &OpenOptions::default());
         assert!(matches!(opened, Err(Error::Corrupt(_))), "{what}: {:?}", opened.err());
-        // Nothing but the superblock, which was marked, and the log that it thought to have.
+        // The open may write the superblock and the blocks of the supposed log.
         let after = device.to_bytes();
         let at = (block * BLOCK) as usize;
         if what.contains("bitmap") || what.contains("table") {

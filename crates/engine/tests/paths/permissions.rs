@@ -1,4 +1,4 @@
-//! Views of users see what the mode bits allow them.
+//! A user's view of a volume enforces the mode bits.
 
 use nextent::{Access, Cred, Error, FileOptions, NewNode, Permissions, Volume};
 use nextent_testkit::need;
@@ -6,7 +6,7 @@ use nextent_testkit::need;
 use super::{Image, finish};
 
 #[test]
-fn users_may_do_what_their_bits_allow() {
+fn a_view_enforces_the_mode_bits() {
     let image = need!(Image::make(16 << 20, &["-t", "ext4"]));
     let volume = Volume::from(image.open());
     let set =
@@ -23,7 +23,7 @@ fn users_may_do_what_their_bits_allow() {
     let group = volume.as_user(Cred::user(1001, 1001, vec![1000], 0o022));
     let other = volume.as_user(Cred::user(1002, 1002, vec![], 0o022));
 
-    ann.write("/home/ann/diary", "dear").unwrap();
+    ann.write("/home/ann/diary", "entry").unwrap();
     let diary = volume.metadata("/home/ann/diary").unwrap();
     assert_eq!((diary.uid(), diary.gid(), diary.mode()), (1000, 1000, 0o100_600));
     assert!(matches!(ann.read("/root-only"), Err(Error::Access)));
@@ -40,7 +40,7 @@ fn users_may_do_what_their_bits_allow() {
     assert!(matches!(other.canonicalize("/home/ann/diary"), Err(Error::Access)));
     assert!(matches!(other.remove_dir_all("/home/ann"), Err(Error::Access)));
 
-    // In a sticky directory files belong to their owners.
+    // In a sticky directory only its owner may rename a file.
     ann.write("/tmp/hers", "").unwrap();
     assert!(matches!(other.remove_file("/tmp/hers"), Err(Error::Perm)));
     assert!(matches!(other.rename("/tmp/hers", "/tmp/mine"), Err(Error::Perm)));
@@ -49,7 +49,7 @@ fn users_may_do_what_their_bits_allow() {
     assert_eq!(volume.metadata("/tmp/pipe").unwrap().mode(), 0o010_644);
     assert!(matches!(other.access("/tmp/hers", Access::WRITE), Err(Error::Access)));
 
-    // What was allowed when a file was opened stays allowed, and no more.
+    // An open file keeps the access mode of its open, after the bits change.
     let file = FileOptions::new().write(true).create_new(true).mode(0o400).open(&ann, "/tmp/own");
     let file = file.unwrap();
     assert_eq!(file.write_at(b"still", 0).unwrap(), 5);

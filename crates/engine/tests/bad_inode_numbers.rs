@@ -1,5 +1,5 @@
-//! Inode numbers on disk that lead where no name, orphan or attribute may: every operation refuses
-//! them with an error that names the directory, and what they lead to stays as it is.
+//! Invalid inode numbers in names, among orphans and in attributes. Every operation on them fails
+//! with an error that names the directory, and does not change the inode.
 
 mod common;
 
@@ -39,8 +39,8 @@ fn image(args: &[&str], commands: &[&str]) -> std::result::Result<Image, Skip> {
     Ok(image)
 }
 
-/// What is left has the damage that was done to it and no other, and the journal is whole.
-fn mended(image: &Image, device: &MemoryDevice) {
+/// Repairs the image by e2fsck, and checks that the journal is not damaged.
+fn repair(image: &Image, device: &MemoryDevice) {
     device.save(&image.path()).unwrap();
     let text = e2fs::e2fsck(&image.path()).unwrap().text;
     assert!(!text.to_lowercase().contains("journal"), "{text}");
@@ -58,8 +58,8 @@ fn refused<T: std::fmt::Debug>(what: &str, done: Result<T>) {
     }
 }
 
-/// Every operation on the bad name `x` of the directory that `dir` says.
-fn try_all(args: &[&str], commands: &[&str], dir: &str) {
+/// Runs every operation on the invalid name `x` in the directory `dir`.
+fn run_all_operations(args: &[&str], commands: &[&str], dir: &str) {
     let image = need!(image(args, commands));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = open(&device);
@@ -85,63 +85,63 @@ fn try_all(args: &[&str], commands: &[&str], dir: &str) {
             true
         })
         .unwrap();
-    assert!(names.iter().any(|name| name == x), "a bad name is shown, so that it can be seen");
+    assert!(names.iter().any(|name| name == x), "a listing does not show the invalid name");
     let now = volume.statfs().unwrap();
     assert_eq!((free.blocks_free, free.files_free), (now.blocks_free, now.files_free));
-    assert!(volume.superblock().error_count.get() > 0, "the damage is noted");
-    // The directories are not locked for ever.
+    assert!(volume.superblock().error_count.get() > 0, "the damage is not recorded");
+    // The failed operations left no directory locked.
     volume.mknod(&root, at, b"new", NewNode::Regular, 0o644).unwrap();
     volume.unlink(&root, at, b"new").unwrap();
     volume.close().unwrap();
     drop(volume);
-    mended(&image, &device);
+    repair(&image, &device);
 }
 
 #[test]
 fn names_of_the_root() {
-    try_all(KIND, &["ln <2> x"], "/");
-    try_all(KIND, &["ln <2> d/x"], "/d");
+    run_all_operations(KIND, &["ln <2> x"], "/");
+    run_all_operations(KIND, &["ln <2> d/x"], "/d");
 }
 
 #[test]
 fn names_of_the_directory_itself() {
-    try_all(KIND, &["ln d d/x"], "/d");
+    run_all_operations(KIND, &["ln d d/x"], "/d");
 }
 
 #[test]
 fn names_of_reserved_inodes() {
     for ino in [1, 3, 7, 8, 10] {
-        try_all(KIND, &[&format!("ln <{ino}> x")], "/");
+        run_all_operations(KIND, &[&format!("ln <{ino}> x")], "/");
     }
-    try_all(KIND, &["ln <8> d/x"], "/d");
+    run_all_operations(KIND, &["ln <8> d/x"], "/d");
 }
 
 #[test]
 fn names_of_the_orphan_file() {
-    // mke2fs gives it the first number after lost+found.
-    try_all(KIND, &["ln <12> x"], "/");
+    // mke2fs makes it the first inode after lost+found.
+    run_all_operations(KIND, &["ln <12> x"], "/");
 }
 
 #[test]
 fn names_of_free_inodes() {
-    try_all(KIND, &["ln <100> x"], "/");
-    // Beyond what of the table was ever initialised.
+    run_all_operations(KIND, &["ln <100> x"], "/");
+    // Beyond the initialised part of the table.
     let lazy = ["-t", "ext4", "-b", "1024", "-E", "lazy_itable_init=1", "-N", "2000"];
-    try_all(&lazy, &["ln <900> x"], "/d/..");
+    run_all_operations(&lazy, &["ln <900> x"], "/d/..");
 }
 
 #[test]
 fn names_of_attribute_values() {
-    try_all(KIND, &["sif value flags 0x280000", "ln value x"], "/");
+    run_all_operations(KIND, &["sif value flags 0x280000", "ln value x"], "/");
 }
 
-/// Numbers whose places in the table were never initialised, where the device has old inodes: a
-/// look at them finds nothing, and leaves nothing that the making of files then writes.
+/// The uninitialised part of the inode table has old inodes. A lookup finds none of them, and
+/// leaves nothing in memory that a later create writes.
 #[test]
-fn places_that_were_never_initialised() {
+fn uninitialised_inodes_are_not_found() {
     let args = ["-t", "ext4", "-b", "4096", "-N", "1024", "-E", "lazy_itable_init=1"];
     let image = need!(Image::make(16 << 20, &args));
-    // mke2fs clears the table of a group that it uses, and says so.
+    // mke2fs clears the table of a group that it uses, and sets a flag.
     debugfs(&image, &["set_bg 0 flags 0", "set_bg 0 checksum calc"]);
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let imap = e2fs::debugfs(&image.path(), false, &["imap <2>"]).unwrap();
@@ -161,7 +161,7 @@ fn places_that_were_never_initialised() {
         let name = format!("file{n}");
         volume.mknod(&Cred::root(), ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
     }
-    // Another core takes another stretch, so that all of this one counts as touched.
+    // A thread of another slot leases other numbers, which initialises the table up to them.
     let other = || volume.mknod(&Cred::root(), ROOT_INO, b"other", NewNode::Regular, 0o644);
     thread::scope(|scope| scope.spawn(other).join().unwrap().unwrap());
     volume.close().unwrap();
@@ -170,7 +170,7 @@ fn places_that_were_never_initialised() {
     e2fs::assert_clean(&image.path());
 }
 
-/// Two directories name a third: only the one that its `..` names may lock it.
+/// Two directories name a third. Operations by the name in the wrong parent fail.
 #[test]
 fn a_directory_with_two_names() {
     let image = need!(image(KIND, &["ln d/e other/x"]));
@@ -185,12 +185,12 @@ fn a_directory_with_two_names() {
     refused("over", volume.rename(&root, from, (other, b"x"), RenameMode::Exchange));
     volume.close().unwrap();
     drop(volume);
-    mended(&image, &device);
+    repair(&image, &device);
 }
 
-/// Directories that lead back to each other by `..` end a search for what lies above.
+/// The `..` of two directories name each other. A search for an ancestor must end.
 #[test]
-fn directories_above_each_other() {
+fn a_circle_of_parents() {
     let mut ino = [0; 2];
     let first = need!(image(KIND, &[]));
     {
@@ -212,9 +212,9 @@ fn directories_above_each_other() {
     volume.close().unwrap();
 }
 
-/// An orphan file that lists the journal, the root and a file in use.
+/// An orphan file that lists the journal, the root and a linked file.
 #[test]
-fn orphans_that_cannot_be() {
+fn invalid_entries_of_the_orphan_file() {
     let args = ["-t", "ext4", "-b", "1024", "-O", "orphan_file,^metadata_csum"];
     let image = need!(image(&args, &["sif <8> links_count 0", "feature orphan_present"]));
     let found = e2fs::debugfs(&image.path(), false, &["blocks <12>"]).unwrap();
@@ -237,16 +237,16 @@ fn orphans_that_cannot_be() {
     e2fs::assert_clean(&image.path());
 }
 
-/// A head of the list of orphans that is none: it is left alone, and the list is cut there.
+/// An invalid head of the list of orphans: the open does not change that inode, and ends the list.
 #[test]
-fn a_list_of_orphans_that_cannot_be() {
+fn an_invalid_head_of_the_orphan_list() {
     for ino in [8, 12, 2, 1 << 30] {
         let head = format!("ssv last_orphan {ino}");
         let image = need!(image(KIND, &["sif <8> links_count 0", &head]));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
         let volume = open(&device);
         assert_eq!(volume.recovery().orphans, 0, "{ino}");
-        assert!(volume.superblock().error_count.get() > 0, "{ino}: the damage is noted");
+        assert!(volume.superblock().error_count.get() > 0, "{ino}: the damage is not recorded");
         volume.mkdir(&Cred::root(), ROOT_INO, b"new", 0o755).unwrap();
         volume.close().unwrap();
         drop(volume);
@@ -257,16 +257,16 @@ fn a_list_of_orphans_that_cannot_be() {
     }
 }
 
-/// A second name that the link count does not know: once the file is freed by its first name, the
-/// second is damage, also for a caller that looked it up before.
+/// A second name that the link count does not include. After the first name is removed and the file
+/// freed, the second name is damage, also if it was looked up before.
 #[test]
-fn a_second_name_outlives_its_file() {
+fn a_second_name_of_a_freed_file() {
     let image = need!(image(KIND, &["link /file /other/second"]));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = open(&device);
     let root = Cred::root();
     let file = volume.lookup(&root, ROOT_INO, b"file").unwrap().ino;
-    // Of a directory that does not change: what was found there is remembered.
+    // The directory does not change, so its lookups stay cached.
     let other = volume.lookup(&root, ROOT_INO, b"other").unwrap().ino;
     for _ in 0..2 {
         assert_eq!(volume.lookup(&root, other, b"second").unwrap().ino, file);
@@ -277,5 +277,5 @@ fn a_second_name_outlives_its_file() {
         assert!(matches!(volume.pin(file), Err(Error::NotFound)));
     }
     volume.close().unwrap();
-    mended(&image, &device);
+    repair(&image, &device);
 }

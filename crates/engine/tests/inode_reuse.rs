@@ -1,5 +1,5 @@
-//! An inode number changes hands, from a file to a directory and back, while others still hold
-//! the file: what they do must not reach the directory.
+//! A directory reuses the inode number of a file, and a file that of the directory, while other
+//! threads use the old file. Their calls must not change the directory.
 
 mod common;
 
@@ -11,8 +11,8 @@ use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::{e2fs, need};
 
-/// Makes a file, removes it, and puts a directory in its place.
-fn change_hands(volume: &Inodes, number: &AtomicU32) {
+/// Makes a file, removes it, and makes a directory that reuses its number.
+fn reuse_number(volume: &Inodes, number: &AtomicU32) {
     let root = Cred::root();
     for turn in 0..100 {
         let file = volume.mknod(&root, ROOT_INO, b"one", NewNode::Regular, 0o644).unwrap();
@@ -36,17 +36,17 @@ fn change_hands(volume: &Inodes, number: &AtomicU32) {
     }
 }
 
-/// Has the others stop, whatever happens.
-struct Done<'a>(&'a AtomicBool);
+/// Stops the other threads when it is dropped, so that a panic stops them, too.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
+fn calls_to_a_removed_file_do_not_change_the_directory_that_reuses_its_number() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
@@ -58,7 +58,7 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
                 let root = Cred::root();
                 while !done.load(Ordering::Relaxed) {
                     let ino = InodeNo(number.load(Ordering::Relaxed));
-                    // Whatever comes of it: the file is seldom there.
+                    // Most calls fail, because the file exists only for a short time.
                     let mode = FallocateMode::Allocate;
                     let _ = match n {
                         0 => volume.fallocate(&root, ino, mode, 0, 1642),
@@ -68,8 +68,8 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
                 }
             });
         }
-        let _done = Done(&done);
-        change_hands(&volume, &number);
+        let _done = StopOnDrop(&done);
+        reuse_number(&volume, &number);
     });
     volume.close().unwrap();
     drop(volume);
@@ -77,9 +77,10 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
     e2fs::assert_clean(&image.path());
 }
 
-/// What calls by an old number find beside a directory that comes and goes: all of it or nothing.
+/// Calls by number find a directory complete, or not at all, while another thread makes and removes
+/// it.
 #[test]
-fn a_number_never_leads_to_a_directory_that_is_half_made() {
+fn calls_by_number_find_no_incomplete_directory() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
@@ -107,12 +108,12 @@ fn a_number_never_leads_to_a_directory_that_is_half_made() {
                     };
                     match found {
                         Ok(()) | Err(Error::NotFound | Error::NotDir) => {}
-                        Err(error) => panic!("of a sound volume: {error}"),
+                        Err(error) => panic!("an error on a valid volume: {error}"),
                     }
                 }
             });
         }
-        let _done = Done(&done);
+        let _done = StopOnDrop(&done);
         for _ in 0..3000 {
             assert_eq!(volume.mkdir(&root, ROOT_INO, b"one", 0o755).unwrap().ino, first);
             volume.rmdir(&root, ROOT_INO, b"one").unwrap();

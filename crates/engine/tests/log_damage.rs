@@ -1,4 +1,4 @@
-//! Damage within the log that transactions wait in: what is committed is never dropped silently.
+//! Damage in a log that has committed transactions: recovery never drops one silently.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn read(device: &dyn BlockDevice, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// The journal's superblock and where it is: the only block that parses as one.
+/// The block number and contents of the journal's superblock: the only block that parses as one.
 fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
     let blocks = (0..device.size()).step_by(BLOCK);
     let mut found = blocks.filter_map(|at| {
@@ -28,8 +28,8 @@ fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
     found.next().expect("the image has a journal")
 }
 
-/// Places of the log's own blocks, in order.
-fn own_blocks(device: &dyn BlockDevice) -> Vec<(u64, BlockType)> {
+/// The descriptor, commit and revoke blocks of the log, in order.
+fn log_blocks(device: &dyn BlockDevice) -> Vec<(u64, BlockType)> {
     let (at, sb) = journal(device);
     let format = TagFormat::new(sb.features());
     let mut at = at + u64::from(sb.start()) * BLOCK as u64;
@@ -53,7 +53,7 @@ fn own_blocks(device: &dyn BlockDevice) -> Vec<(u64, BlockType)> {
     }
 }
 
-/// A volume that was not closed, whose log holds several transactions.
+/// A volume that was not closed and whose log has several transactions.
 fn unclosed(args: &[&str]) -> Result<MemoryDevice, Skip> {
     let image = Image::make(16 << 20, args)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
@@ -66,14 +66,14 @@ fn unclosed(args: &[&str]) -> Result<MemoryDevice, Skip> {
     Ok(device.snapshot())
 }
 
-/// Gives each transaction the sum of the first version, as `mount -o journal_checksum` does.
+/// Gives each transaction a checksum of the first version, as `mount -o journal_checksum` does.
 fn seal_as_version_1(device: &MemoryDevice) {
     let (start, mut sb) = journal(device);
     let features = JournalFeatures { compat: JournalFeatures::CHECKSUM_V1, ..sb.features() };
     sb.set_features(features);
     device.write_at(start, &sb.to_bytes()).unwrap();
     let mut crc = !0;
-    for (at, kind) in own_blocks(device) {
+    for (at, kind) in log_blocks(device) {
         let mut block = read(device, at);
         match kind {
             BlockType::Descriptor => {
@@ -93,8 +93,8 @@ fn seal_as_version_1(device: &MemoryDevice) {
     }
 }
 
-/// A byte of the device is changed: the log is refused as a whole, and nothing is written.
-fn is_refused(sound: &MemoryDevice, at: u64) {
+/// Changes a byte of the device, and checks that the open fails and writes nothing.
+fn assert_refused(sound: &MemoryDevice, at: u64) {
     let device = Arc::new(sound.snapshot());
     let mut byte = [0];
     device.read_at(at, &mut byte).unwrap();
@@ -108,23 +108,23 @@ fn is_refused(sound: &MemoryDevice, at: u64) {
     }
 }
 
-/// Places of the log's own blocks of one kind; there are several transactions.
-fn places(device: &MemoryDevice, kind: BlockType) -> Vec<u64> {
+/// The log's blocks of one kind; there are several transactions.
+fn blocks_of_kind(device: &MemoryDevice, kind: BlockType) -> Vec<u64> {
     drop(Inodes::open(Arc::new(device.snapshot()), &OpenOptions::default()).unwrap());
-    let own = own_blocks(device).into_iter();
+    let own = log_blocks(device).into_iter();
     let found: Vec<_> = own.filter_map(|(at, own)| (own == kind).then_some(at)).collect();
     assert!(found.len() >= 4, "{} transactions", found.len());
     found
 }
 
-/// Bytes of the log's blocks that only their sums cover: a commit block with another header is
-/// none, with an earlier time it is of an earlier lap.
+/// Changes bytes that only the checksums cover. A commit block with another header is no commit
+/// block, and one with an earlier time is from an earlier pass over the log.
 fn damage_is_refused(device: &MemoryDevice) {
-    for at in places(device, BlockType::Commit) {
-        [12, 13, 17, 19].iter().for_each(|byte| is_refused(device, at + byte));
+    for at in blocks_of_kind(device, BlockType::Commit) {
+        [12, 13, 17, 19].iter().for_each(|byte| assert_refused(device, at + byte));
     }
-    for at in places(device, BlockType::Descriptor) {
-        [15, 29, 1023].iter().for_each(|byte| is_refused(device, at + byte));
+    for at in blocks_of_kind(device, BlockType::Descriptor) {
+        [15, 29, 1023].iter().for_each(|byte| assert_refused(device, at + byte));
     }
 }
 
@@ -138,20 +138,21 @@ fn a_damaged_block_of_a_committed_transaction_is_refused_with_fast_commits() {
     damage_is_refused(&need!(unclosed(&["-t", "ext4", "-b", "1024", "-O", "fast_commit"])));
 }
 
-/// Here the sum covers the images too.
+/// A checksum of the first version covers the images, too.
 #[test]
-fn damage_is_refused_with_sums_of_the_first_version() {
+fn damage_is_refused_with_checksums_of_the_first_version() {
     let device = need!(unclosed(&["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]));
     seal_as_version_1(&device);
     damage_is_refused(&device);
-    for at in places(&device, BlockType::Descriptor) {
-        is_refused(&device, at + BLOCK as u64 + 500);
+    for at in blocks_of_kind(&device, BlockType::Descriptor) {
+        assert_refused(&device, at + BLOCK as u64 + 500);
     }
 }
 
-/// Such a journal may hold a commit block whose transaction did not arrive: it ends the log.
+/// With asynchronous commits the log may have a commit block without its transaction. Recovery ends
+/// there.
 #[test]
-fn a_commit_block_that_did_not_wait_may_be_alone() {
+fn an_asynchronous_commit_block_may_lack_its_transaction() {
     let device = need!(unclosed(&["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]));
     seal_as_version_1(&device);
     let (start, mut sb) = journal(&device);
@@ -159,9 +160,9 @@ fn a_commit_block_that_did_not_wait_may_be_alone() {
     let incompat = features.incompat | JournalFeatures::ASYNC_COMMIT;
     sb.set_features(JournalFeatures { incompat, ..features });
     device.write_at(start, &sb.to_bytes()).unwrap();
-    let last = *places(&device, BlockType::Descriptor).last().unwrap();
+    let last = *blocks_of_kind(&device, BlockType::Descriptor).last().unwrap();
     device.write_at(last + BLOCK as u64, &[0x55; 16]).unwrap();
-    let found = places(&device, BlockType::Commit).len();
+    let found = blocks_of_kind(&device, BlockType::Commit).len();
     let device = Arc::new(device);
     let opened = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     assert_eq!(opened.recovery().transactions as usize + 1, found);

@@ -85,6 +85,9 @@ pub enum Error {
     /// The file is not open for reading, or not for writing.
     #[error("the file is not open for this operation")]
     BadDescriptor,
+    /// The contents, or the names in the directory, are encrypted.
+    #[error("required key not available")]
+    NoKey,
     /// The operation needs the owner or a privileged user, or a flag of the inode forbids it.
     #[error("operation not permitted")]
     Perm,

@@ -25,6 +25,7 @@ pub mod extent;
 pub mod fast_commit;
 mod features;
 mod foreign;
+pub mod fscrypt;
 mod geometry;
 pub mod group_desc;
 pub mod htree;

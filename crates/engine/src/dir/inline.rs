@@ -73,6 +73,23 @@ impl<'a> InlineDir<'a> {
         Ok(None)
     }
 
+    /// The name of an entry that `matches`.
+    ///
+    /// # Errors
+    /// [`DirError::Corrupt`] if an entry breaks the format.
+    pub(crate) fn find_by(
+        &self,
+        matches: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>, DirError> {
+        for entry in self.live() {
+            let (_, entry) = entry?;
+            if matches(entry.name) {
+                return Ok(Some(entry.name.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether it holds no names.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use nextent_num::to_u64;
-use nextent_ondisk::htree::Hasher;
+use nextent_ondisk::htree::{Hasher, NameHash};
 use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
 use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor, cookie_of, major_of};
@@ -48,6 +48,38 @@ pub(super) fn iterate<P: Pages>(
     };
     let (ControlFlow::Continue(()) | ControlFlow::Break(())) = flow;
     Ok(())
+}
+
+/// The hash function that orders a scan; `None` if it goes in the order of the blocks.
+pub(super) fn scan_hasher<P: Pages>(p: &P) -> Result<Option<Hasher>, P::Error> {
+    Ok(match order_of(p)? {
+        Order::Blocks => None,
+        Order::Hash(hasher) => Some(hasher),
+    })
+}
+
+/// The name of an entry that `matches`. Only entries of the index key `major` are read, if a scan
+/// has the order of the keys.
+pub(super) fn find_by<P: Pages>(
+    p: &P,
+    major: u32,
+    matches: impl Fn(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>, P::Error> {
+    let hasher = scan_hasher(p)?;
+    let first = cookie_of(NameHash { major, minor: 0 });
+    let mut cursor = Cursor::from_cookie(if hasher.is_some() { first - 1 } else { 0 });
+    let mut found = None;
+    iterate(p, &mut cursor, |entry| {
+        if hasher.is_some() && major_of(entry.cookie) > major & !1 {
+            return ControlFlow::Break(());
+        }
+        if matches(entry.name) {
+            found = Some(entry.name.to_vec());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
 }
 
 enum Order {

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use nextent_ondisk::dirent::NewEntry;
-use nextent_ondisk::{BlockNo, FileBlock, FileType, InodeNo, htree};
+use nextent_ondisk::htree::{self, Hasher};
+use nextent_ondisk::{BlockNo, FileBlock, FileType, InodeNo};
 use nextent_store::{BlockRef, Buf, Handle};
 
 use super::cursor::Cursor;
@@ -183,6 +184,27 @@ pub(crate) fn iterate<D: DirBlocks>(
     emit: impl FnMut(Entry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     super::iterate::iterate(&Reader(dir), cursor, emit)
+}
+
+/// The hash function that orders a scan; `None` if it goes in the order of the blocks.
+///
+/// # Errors
+/// What reading a block says.
+pub(crate) fn scan_hasher<D: DirBlocks>(dir: &D) -> Result<Option<Hasher>> {
+    super::iterate::scan_hasher(&Reader(dir))
+}
+
+/// The name of an entry of the index key `major` that `matches`. If no index orders the entries,
+/// all of them are read.
+///
+/// # Errors
+/// `Corrupt`, or what reading a block says.
+pub(crate) fn find_by<D: DirBlocks>(
+    dir: &D,
+    major: u32,
+    matches: impl Fn(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>> {
+    super::iterate::find_by(&Reader(dir), major, matches)
 }
 
 /// Whether there are no names but `.` and `..`.

@@ -43,8 +43,8 @@ pub(crate) use self::{
     iterate::Entry,
     layout::{DirInfo, IndexInfo},
     live::{
-        DirBlocks, InsertCost, init, insert, insert_cost, is_empty, iterate, lookup, remove,
-        replace, set_parent,
+        DirBlocks, InsertCost, find_by, init, insert, insert_cost, is_empty, iterate, lookup,
+        remove, replace, scan_hasher, set_parent,
     },
     lookup::Found,
     name::{MAX_NAME, Name},

@@ -5,7 +5,8 @@ use super::DirError;
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 255;
 
-/// A checked file name: 1 to 255 bytes, none of them `/` or NUL. `.` and `..` are names.
+/// A checked file name: 1 to 255 bytes, none of them `/` or NUL unless it is encrypted. `.` and
+/// `..` are names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name<'a>(&'a [u8]);
 
@@ -23,6 +24,18 @@ impl<'a> Name<'a> {
             return Err(DirError::NameInvalid);
         }
         Ok(Self(bytes))
+    }
+
+    /// The name of an entry of an encrypted directory, which may have any bytes.
+    ///
+    /// # Errors
+    /// [`DirError::NameTooLong`] above 255 bytes, [`DirError::NameInvalid`] if it is empty.
+    pub(crate) fn encrypted(bytes: &'a [u8]) -> Result<Self, DirError> {
+        match bytes.len() {
+            0 => Err(DirError::NameInvalid),
+            len if len > MAX_NAME => Err(DirError::NameTooLong { len }),
+            _ => Ok(Self(bytes)),
+        }
     }
 
     /// The bytes.
@@ -57,5 +70,7 @@ mod tests {
             assert!(matches!(Name::new(bad), Err(DirError::NameInvalid)));
         }
         assert!(Name::new(b"..").unwrap().ordinary().is_err());
+        assert_eq!(Name::encrypted(b"a/\0").unwrap().bytes(), b"a/\0");
+        assert!(Name::encrypted(b"").is_err() && Name::encrypted(&[1; 256]).is_err());
     }
 }

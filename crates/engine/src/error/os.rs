@@ -43,6 +43,7 @@ impl Error {
             Self::NotText => 84,
             Self::Unsupported(_) | Self::NotSupported => 95,
             Self::Corrupt(_) => 117,
+            Self::NoKey => 126,
         }
     }
 
@@ -76,7 +77,9 @@ impl Error {
                 ErrorKind::InvalidData
             }
             // The standard library has no stable kind for these.
-            Self::Loop | Self::NoData | Self::Range | Self::BadDescriptor => ErrorKind::Other,
+            Self::Loop | Self::NoData | Self::Range | Self::BadDescriptor | Self::NoKey => {
+                ErrorKind::Other
+            }
         }
     }
 

@@ -4,10 +4,12 @@
 //! not outlive that hold. It remembers the last block, so an operation that looks up, changes and
 //! looks up again uses one `Names` and searches that block once.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use nextent_num::must_fit;
+use nextent_ondisk::fscrypt::{self, NoKeyName};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Seal};
@@ -166,9 +168,39 @@ pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
 }
 
 impl Names<'_> {
+    /// Whether the names of this directory are encrypted.
+    fn is_encrypted(&self) -> bool {
+        self.inode.snapshot().has_any(flags::ENCRYPT)
+    }
+
+    /// The bytes that the entry `name` has for its name: others than `name` in an encrypted
+    /// directory, and none there if no name is shown like this.
+    fn stored<'n>(&self, name: &'n [u8]) -> Result<Option<Cow<'n, [u8]>>> {
+        if !self.is_encrypted() || matches!(name, b"." | b"..") {
+            return Ok(Some(Cow::Borrowed(name)));
+        }
+        match NoKeyName::parse(name) {
+            None => Ok(None),
+            Some(NoKeyName::Whole(stored)) => Ok(Some(Cow::Owned(stored))),
+            Some(NoKeyName::Long(long)) => {
+                let matches = |stored: &[u8]| long.matches(stored);
+                if is_inline(self.inode) {
+                    return self.inside(|dir| Ok(dir.find_by(matches)?.map(Cow::Owned)));
+                }
+                Ok(dir::find_by(self, long.major(), matches)?.map(Cow::Owned))
+            }
+        }
+    }
+
+    /// The checked form of what [`stored`](Self::stored) found.
+    fn checked<'n>(&self, stored: &'n [u8]) -> Result<Name<'n>> {
+        Ok(if self.is_encrypted() { Name::encrypted(stored)? } else { Name::new(stored)? })
+    }
+
     /// The inode number in the entry `name`, not yet checked.
     fn number(&self, name: &[u8]) -> Result<Option<InodeNo>> {
-        let name = Name::new(name)?;
+        let Some(stored) = self.stored(name)? else { return Ok(None) };
+        let name = self.checked(&stored)?;
         if !is_inline(self.inode) {
             return Ok(dir::lookup(self, name)?.map(|found| found.ino));
         }
@@ -219,6 +251,14 @@ impl Names<'_> {
         credits::entry(dir::insert_cost(self), &self.inode.map.read(), &self.fs.geometry)
     }
 
+    /// Refuses new names in an encrypted directory.
+    ///
+    /// # Errors
+    /// [`Error::NoKey`].
+    pub(crate) fn check_key(&self) -> Result<()> {
+        if self.is_encrypted() { Err(Error::NoKey) } else { Ok(()) }
+    }
+
     /// Adds a name.
     pub(crate) fn insert(
         &self,
@@ -227,14 +267,16 @@ impl Names<'_> {
         ino: InodeNo,
         kind: FileType,
     ) -> Result<()> {
+        self.check_key()?;
         self.begin_change(h)?;
         dir::insert(self, h, Name::new(name)?, ino, kind)
     }
 
     /// Removes a name.
     pub(crate) fn remove(&self, h: &Handle<'_>, name: &[u8]) -> Result<()> {
+        let stored = self.stored(name)?.ok_or_else(|| Error::NotFound)?;
         self.begin_change(h)?;
-        dir::remove(self, h, Name::new(name)?)?;
+        dir::remove(self, h, self.checked(&stored)?)?;
         Ok(())
     }
 
@@ -246,6 +288,7 @@ impl Names<'_> {
         ino: InodeNo,
         kind: FileType,
     ) -> Result<()> {
+        self.check_key()?;
         self.begin_change(h)?;
         dir::replace(self, h, Name::new(name)?, ino, kind)?;
         Ok(())
@@ -296,26 +339,60 @@ impl Names<'_> {
         dir::is_empty(self)
     }
 
-    /// Calls `each` with the entries after `cookie` until it returns false.
+    /// Calls `each` with the entries after `cookie` until it returns false. Names of an encrypted
+    /// directory are shown as Linux shows them without the key.
     pub(crate) fn iterate(
         &self,
         cookie: u64,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
+        if self.is_encrypted() {
+            return self.iterate_encrypted(cookie, each);
+        }
+        self.scan(cookie, |entry| {
+            let dir::Entry { ino, file_type: kind, name, cookie: next } = entry;
+            let taken = each(DirEntry { ino, kind, name, next });
+            if taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
+    /// Hands the entries after `cookie` to `emit`, as they are stored.
+    fn scan(&self, cookie: u64, emit: impl FnMut(dir::Entry<'_>) -> ControlFlow<()>) -> Result<()> {
         let mut cursor = Cursor::from_cookie(cookie);
-        let emit = |entry: dir::Entry<'_>| {
-            let entry = DirEntry {
-                ino: entry.ino,
-                kind: entry.file_type,
-                name: entry.name,
-                next: entry.cookie,
-            };
-            if each(entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
         if is_inline(self.inode) {
             return self.inside(|dir| Ok(dir.iterate(&mut cursor, emit)?));
         }
         dir::iterate(self, &mut cursor, emit)
+    }
+
+    fn iterate_encrypted(
+        &self,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        // Linux gives the hash that orders the listing, if a hash does.
+        let hasher = match is_inline(self.inode) {
+            true => None,
+            false => dir::scan_hasher(self)?,
+        };
+        let mut damage = Ok(());
+        self.scan(cookie, |entry| {
+            let dir::Entry { ino, file_type: kind, name, cookie: next } = entry;
+            let dots = matches!(name, b"." | b"..");
+            let hash = hasher.as_ref().filter(|_| !dots).map(|hasher| hasher.hash(name));
+            let shown = match dots {
+                true => Ok(String::new()),
+                false => fscrypt::no_key_name(hash.unwrap_or_default(), name),
+            };
+            let taken = match &shown {
+                Ok(_) if dots => each(DirEntry { ino, kind, name, next }),
+                Ok(text) => each(DirEntry { ino, kind, name: text.as_bytes(), next }),
+                Err(_) => false,
+            };
+            damage = shown.map(|_| ());
+            if taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        damage.map_err(|error| self.place(error))
     }
 
     /// Runs `f` on a directory with inline data.

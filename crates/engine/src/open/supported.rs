@@ -12,7 +12,8 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .with(Incompat::EXTENTS)
     .with(Incompat::BIT64)
     .with(Incompat::FLEX_BG)
-    .with(Incompat::CSUM_SEED);
+    .with(Incompat::CSUM_SEED)
+    .with(Incompat::ENCRYPT);
 
 /// Incompatible features of images that are opened for reading only.
 const INCOMPAT_READ: Incompat =
@@ -92,8 +93,8 @@ mod tests {
     #[test]
     fn defaults_are_written() {
         let list = "has_journal,ext_attr,resize_inode,dir_index,orphan_file,filetype,extent,64bit,\
-            flex_bg,metadata_csum_seed,sparse_super,large_file,huge_file,dir_nlink,extra_isize,\
-            metadata_csum";
+            flex_bg,encrypt,metadata_csum_seed,sparse_super,large_file,huge_file,dir_nlink,\
+            extra_isize,metadata_csum";
         assert_eq!(check(&features(list), creator::LINUX).unwrap(), None);
         assert_eq!(check(&features(""), creator::LINUX).unwrap(), None);
     }
@@ -112,8 +113,8 @@ mod tests {
 
     #[test]
     fn the_rest_is_named() {
-        let refused = check(&features("filetype,encrypt"), creator::LINUX).unwrap_err();
-        assert_eq!(refused.to_string(), "not supported: feature encrypt");
+        let refused = check(&features("filetype,compression"), creator::LINUX).unwrap_err();
+        assert_eq!(refused.to_string(), "not supported: feature compression");
         let reason =
             check(&features("filetype,inline_data,bigalloc"), creator::LINUX).unwrap().unwrap();
         assert_eq!(reason, "feature inline_data bigalloc can only be read");

@@ -35,7 +35,8 @@ impl Inodes {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Access`], [`Error::NoSpace`], [`Error::NoInodes`],
-    /// [`Error::DirectoryFull`], [`Error::Perm`] for device nodes of unprivileged users.
+    /// [`Error::DirectoryFull`], [`Error::Perm`] for device nodes of unprivileged users,
+    /// [`Error::NoKey`] in an encrypted directory.
     pub fn mknod(
         &self,
         cred: &Cred,
@@ -116,6 +117,7 @@ impl Inodes {
             let _guard = self.lock_directory(&dir)?;
             let names = Names::of(&self.fs, &dir);
             self.check_new_name(cred, &dir, &names, name)?;
+            names.check_key()?;
             if spec.kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }

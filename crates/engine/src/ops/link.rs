@@ -16,7 +16,8 @@ impl Inodes {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Perm`] for directories and for immutable and append-only files,
-    /// [`Error::TooManyLinks`], [`Error::CrossDevice`] across projects.
+    /// [`Error::TooManyLinks`], [`Error::CrossDevice`] across projects, [`Error::NoKey`] in an
+    /// encrypted directory.
     pub fn link(&self, cred: &Cred, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         self.fs.check_writable()?;
         check_name(name)?;
@@ -48,6 +49,7 @@ impl Inodes {
             if links >= LINK_MAX {
                 return Err(Error::TooManyLinks);
             }
+            names.check_key()?;
             let (dir_flags, dir_project) = dir.with(|s| (s.disk.flags, s.disk.project));
             if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
                 return Err(Error::CrossDevice);

@@ -52,6 +52,7 @@ pub(crate) use fill::{write_to_runs, zero_edges};
 pub(crate) use symlink::check_target;
 pub(crate) use truncate::{LARGE, max_size};
 
+use nextent_ondisk::fscrypt;
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_store::Handle;
@@ -148,9 +149,14 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// Whether `inode` is a regular file; it may be free by now.
+    /// Whether `inode` is a regular file whose contents can be used; it may be free by now.
+    ///
+    /// # Errors
+    /// [`Error::NoKey`] for an encrypted file, [`Error::IsDir`], [`Error::Invalid`].
     pub(crate) fn check_regular(&self, inode: &Inode) -> Result<()> {
-        match inode.file_type() {
+        let snapshot = inode.snapshot();
+        match snapshot.file_type() {
+            Some(FileType::Regular) if snapshot.has_any(flags::ENCRYPT) => Err(Error::NoKey),
             Some(FileType::Regular) => Ok(()),
             Some(FileType::Directory) => Err(Error::IsDir),
             _ => Err(Error::Invalid),
@@ -238,6 +244,16 @@ pub(crate) fn touch_change(fs: &Fs, state: &mut InodeState) {
     state.disk.version += 1;
 }
 
+/// The size that `stat` gives: of an encrypted symbolic link, that of what `readlink` gives.
+fn shown_size(disk: &nextent_ondisk::Inode) -> u64 {
+    match disk.file_type() {
+        Some(FileType::Symlink) if disk.has_flag(flags::ENCRYPT) => {
+            fscrypt::no_key_target_len(disk.size)
+        }
+        _ => disk.size,
+    }
+}
+
 /// The attributes that `stat` returns for `inode`.
 pub(crate) fn attr(fs: &Fs, inode: &Inode) -> Attr {
     inode.with(|state| {
@@ -259,7 +275,7 @@ pub(crate) fn attr(fs: &Fs, inode: &Inode) -> Attr {
             uid: disk.uid,
             gid: disk.gid,
             project: disk.project,
-            size: disk.size,
+            size: shown_size(disk),
             sectors: disk.sectors(&fs.geometry),
             device,
             atime: disk.atime,

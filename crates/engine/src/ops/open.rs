@@ -16,7 +16,8 @@ impl Inodes {
     /// [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Error::Access`], [`Error::IsDir`] for writing to a directory, [`Error::ReadOnly`].
+    /// [`Error::Access`], [`Error::IsDir`] for writing to a directory, [`Error::ReadOnly`],
+    /// [`Error::NoKey`] for an encrypted file.
     pub fn open_file(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
         self.open_inode(cred, ino, want).map(|_| ())
     }
@@ -42,7 +43,12 @@ impl Inodes {
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
         }
-        self.report(permission::may(&self.fs, cred, inode, want))
+        self.report(permission::may(&self.fs, cred, inode, want))?;
+        if inode.file_type() == Some(FileType::Regular) {
+            self.check_regular(inode)
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends one open. The last one frees a file that has no name.

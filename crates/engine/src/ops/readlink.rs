@@ -1,8 +1,8 @@
 //! `readlink(2)`.
 
 use nextent_num::to_usize;
-use nextent_ondisk::inode::BLOCK_AREA;
-use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+use nextent_ondisk::inode::{BLOCK_AREA, flags};
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure, fscrypt};
 
 use crate::FileType;
 use crate::alloc::Privilege;
@@ -23,7 +23,17 @@ impl Inodes {
         if inode.file_type() != Some(FileType::Symlink) {
             return Err(Error::Invalid);
         }
-        self.target(&inode).map_err(|error| self.fs.report_error(error))
+        self.shown_target(&inode).map_err(|error| self.fs.report_error(error))
+    }
+
+    /// The target as Linux shows it without the key, if it is encrypted.
+    fn shown_target(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let target = self.target(inode)?;
+        if !inode.snapshot().has_any(flags::ENCRYPT) {
+            return Ok(target);
+        }
+        let shown = fscrypt::no_key_target(&target).map_err(|error| error.at_inode(inode.ino))?;
+        Ok(shown.into_bytes())
     }
 
     fn target(&self, inode: &Inode) -> Result<Vec<u8>> {

@@ -38,7 +38,8 @@ impl Inodes {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] for [`RenameMode::NoReplace`], [`Error::NotEmpty`],
     /// [`Error::IsDir`], [`Error::NotDir`], [`Error::Invalid`] for a directory moved into itself,
-    /// [`Error::CrossDevice`] across projects, and as [`unlink`](Self::unlink).
+    /// [`Error::CrossDevice`] across projects, [`Error::NoKey`] out of or into an encrypted
+    /// directory, and as [`unlink`](Self::unlink).
     pub fn rename<'n>(
         &self,
         cred: &Cred,
@@ -163,6 +164,7 @@ impl Inodes {
         }
         self.check_shape(old, new, mode)?;
         self.check_rename(cred, old, new, mode)?;
+        old.names.check_key().and_then(|()| new.names.check_key())?;
         let target = new.child.as_ref();
         let mut children: Vec<&Arc<Inode>> = [Some(source), target].into_iter().flatten().collect();
         children.sort_by_key(|c| (c.file_type() != Some(FileType::Directory), c.ino));

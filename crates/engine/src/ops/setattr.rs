@@ -92,7 +92,10 @@ impl Inodes {
         }
         if set.size.is_some() {
             match kind {
-                Some(FileType::Regular) => permission::may(&self.fs, cred, inode, Access::WRITE)?,
+                Some(FileType::Regular) => {
+                    permission::may(&self.fs, cred, inode, Access::WRITE)?;
+                    self.check_regular(inode)?;
+                }
                 Some(FileType::Directory) => return Err(Error::IsDir),
                 _ => return Err(Error::Invalid),
             }

@@ -6,6 +6,7 @@ use nextent_sync::atomic::Ordering;
 use super::permission;
 use crate::error::Result;
 use crate::inode::create::{NewInode, create};
+use crate::inode::entries::Names;
 use crate::inode::{Change, attributes, credits};
 use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType};
@@ -23,6 +24,7 @@ impl Inodes {
             let dir = self.directory(parent)?;
             let _guard = self.lock_directory_shared(&dir)?;
             permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
+            Names::of(fs, &dir).check_key()?;
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
             let h = fs.start(credits::TMPFILE)?;

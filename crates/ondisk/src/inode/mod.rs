@@ -331,7 +331,6 @@ impl Inode {
             && self.size < BLOCK_AREA as u64
             && !self.has_flag(flags::EXTENTS)
             && !self.has_flag(flags::INLINE_DATA)
-            && !self.has_flag(flags::ENCRYPT)
     }
 
     /// The range of the inode's bytes that holds attributes; `None` if it has no space for them.

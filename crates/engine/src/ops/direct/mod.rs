@@ -181,6 +181,9 @@ impl Inodes {
         self.fs.check_writable()?;
         let snapshot = inode.snapshot();
         match snapshot.file_type() {
+            Some(FileType::Regular) if snapshot.has_any(flags::ENCRYPT) => {
+                return Err(Error::NoKey);
+            }
             Some(FileType::Regular) => {}
             Some(FileType::Directory) => return Err(Error::IsDir),
             _ => return Err(Error::Invalid),

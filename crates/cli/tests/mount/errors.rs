@@ -137,16 +137,19 @@ fn unsupported_features_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
-    need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-O", "casefold"]));
-    refused(&[text(&image), text(&point)], 32, "feature casefold");
-    std::fs::remove_file(&image).unwrap();
-    need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-O", "bigalloc"]));
-    let mount = Mount::new(&image, "").unwrap();
-    let error = std::fs::write(mount.join("file"), "").unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
-    assert!(mount.join("lost+found").is_dir());
-    mount.unmount();
-    e2fs::assert_clean(&image);
+    need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4"]));
+    need!(e2fs::debugfs(&image, true, &["feature compression"]));
+    refused(&[text(&image), text(&point)], 32, "feature compression");
+    for feature in ["bigalloc", "casefold"] {
+        std::fs::remove_file(&image).unwrap();
+        need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-O", feature]));
+        let mount = Mount::new(&image, "").unwrap();
+        let error = std::fs::write(mount.join("file"), "").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+        assert!(mount.join("lost+found").is_dir());
+        mount.unmount();
+        e2fs::assert_clean(&image);
+    }
 }
 
 /// As a user with a name, which fusermount3 needs; skipped where users may not open `/dev/fuse`.

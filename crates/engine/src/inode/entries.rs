@@ -76,7 +76,9 @@ impl DirBlocks for Names<'_> {
     }
 
     fn is_indexed(&self) -> bool {
-        self.inode.snapshot().has_any(flags::INDEX)
+        let snapshot = self.inode.snapshot();
+        // The index of a directory that ignores case has the hashes of folded names.
+        snapshot.has_any(flags::INDEX) && !snapshot.has_any(flags::CASEFOLD)
     }
 
     fn block(&self, n: FileBlock) -> Result<BlockRef> {

@@ -16,8 +16,11 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .with(Incompat::ENCRYPT);
 
 /// Incompatible features of images that are opened for reading only.
-const INCOMPAT_READ: Incompat =
-    Incompat::INLINE_DATA.with(Incompat::LARGEDIR).with(Incompat::EA_INODE).with(Incompat::MMP);
+const INCOMPAT_READ: Incompat = Incompat::INLINE_DATA
+    .with(Incompat::LARGEDIR)
+    .with(Incompat::EA_INODE)
+    .with(Incompat::MMP)
+    .with(Incompat::CASEFOLD);
 
 /// Read-only compatible features that are read and written.
 const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
@@ -63,7 +66,10 @@ pub(super) fn check(features: &Features, creator_os: u32) -> Result<Option<Strin
             names.push(word);
         }
     }
-    let reason = format!("feature {} can only be read", names.join(" "));
+    let mut reason = format!("feature {} can only be read", names.join(" "));
+    if features.has(Incompat::CASEFOLD) {
+        reason.push_str("; names are compared exactly, in directories that ignore case too");
+    }
     Ok((!names.is_empty()).then_some(reason).or_else(|| hurd(features, creator_os)))
 }
 
@@ -118,6 +124,8 @@ mod tests {
         let reason =
             check(&features("filetype,inline_data,bigalloc"), creator::LINUX).unwrap().unwrap();
         assert_eq!(reason, "feature inline_data bigalloc can only be read");
+        let folding = check(&features("filetype,casefold"), creator::LINUX).unwrap().unwrap();
+        assert!(folding.starts_with("feature casefold can only be read; names are compared"));
         assert!(check(&features("FEATURE_I31"), creator::LINUX).is_err());
     }
 }

@@ -15,8 +15,6 @@ mod errors;
 mod faults;
 #[path = "mount/full.rs"]
 mod full;
-#[path = "mount/idle.rs"]
-mod idle;
 #[path = "mount/kills.rs"]
 mod kills;
 #[path = "mount/memory.rs"]

@@ -12,6 +12,14 @@ pub(crate) struct Cores {
     pub(crate) elsewhere: Vec<u16>,
 }
 
+/// The queues that one thread serves.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Queues {
+    pub(crate) numbers: Vec<u16>,
+    /// The core that the thread is kept on.
+    pub(crate) core: Option<u16>,
+}
+
 impl Cores {
     /// The cores of this machine.
     pub(crate) fn find() -> std::io::Result<Self> {
@@ -23,6 +31,17 @@ impl Cores {
         let may = |core: &u16| usize::from(*core) < CpuSet::MAX_CPU && ours.is_set((*core).into());
         let (here, elsewhere) = (0..queues).partition(may);
         Ok(Self { here, elsewhere })
+    }
+
+    /// The queues of one thread for each core, and of one for all cores elsewhere.
+    pub(crate) fn queues(&self) -> Vec<Queues> {
+        let on = |core: &u16| Queues { numbers: vec![*core], core: Some(*core) };
+        let mut queues: Vec<_> = self.here.iter().map(on).collect();
+        if !self.elsewhere.is_empty() {
+            let numbers = self.elsewhere.clone();
+            queues.push(Queues { numbers, core: None });
+        }
+        queues
     }
 }
 

@@ -5,37 +5,35 @@
 //! A volume served as a mounted file system: translation only.
 //!
 //! [`Server`] speaks the FUSE protocol (nodes by number, counted lookups, error numbers) and calls
-//! the engine. Its only state is its options and the files that lost data. A [`Transport`] carries
-//! the kernel's requests to it: [`FuserMount`] and [`DirectMount`] over `/dev/fuse`, [`RingMount`]
-//! over io_uring. No rule of the file system is here.
+//! the engine. Its only state is its options and the files that may be mapped. A [`Transport`] carries
+//! the kernel's requests to it: [`DeviceMount`] over `/dev/fuse`, [`RingMount`] over io_uring. Both
+//! use the same implementation of the protocol. No rule of the file system is here.
 //!
 //! The kernel checks permissions: every mount has `default_permissions`, since requests do not name
 //! their caller's groups. [`Admission`] decides which users may enter a mount at all.
 #![forbid(unsafe_code)]
 
 mod admission;
+mod connection;
 mod cores;
 mod device;
 mod device_mount;
-mod direct_mount;
 mod errno;
-mod fuser_adapter;
-mod fuser_mount;
+mod forget_reader;
 mod mount_table;
+mod mounting;
 mod node;
 mod offer;
 mod refusal;
 mod ring_mount;
-mod scheduling;
 mod server;
 mod stream;
 mod transport;
 mod wire;
 
 pub use admission::{Admission, Allow};
-pub use direct_mount::DirectMount;
+pub use device_mount::DeviceMount;
 pub use errno::Errno;
-pub use fuser_mount::FuserMount;
 pub use mount_table::Mounted;
 pub use ring_mount::RingMount;
 pub use server::{Caller, Served, Server};

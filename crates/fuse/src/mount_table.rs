@@ -90,11 +90,6 @@ pub(crate) fn connection(point: &Path) -> Option<PathBuf> {
     Some(Path::new(CONNECTIONS).join(number.to_string()))
 }
 
-/// The file with the number of requests of the mount at `point` that have no answer.
-pub(crate) fn waiting(point: &Path) -> Option<File> {
-    File::open(connection(point)?.join("waiting")).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

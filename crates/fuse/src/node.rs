@@ -22,12 +22,6 @@ pub(crate) fn node(ino: InodeNo) -> u64 {
     if ino == ROOT_INO { KERNEL_ROOT } else { u64::from(ino.0) }
 }
 
-/// A number for a name that cannot be looked up. It is no node, so no request about it, and no
-/// forget, reaches a file.
-pub(crate) fn damaged_node(ino: InodeNo) -> u64 {
-    1 << 32 | u64::from(ino.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,7 +31,6 @@ mod tests {
         assert_eq!(inode(1), Ok(ROOT_INO));
         assert_eq!(inode(12), Ok(InodeNo(12)));
         assert_eq!(inode(1 << 32), Err(Errno(libc::ESTALE)));
-        assert_eq!(inode(damaged_node(InodeNo(12))), Err(Errno(libc::ESTALE)));
         assert_eq!(inode(2), Err(Errno(libc::ESTALE)));
         assert_eq!([ROOT_INO, InodeNo(12)].map(node), [1, 12]);
     }

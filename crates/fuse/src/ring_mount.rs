@@ -5,30 +5,28 @@
 //! that waits for the disk must not stop the others. A thread that copies a stream to or from the
 //! kernel's cache does so on another core, if one is idle ([`CorePinning`]).
 //!
-//! The kernel sends some requests to `/dev/fuse` instead: forgets, interrupts, and all requests
-//! before the queues are there. The mount's own thread reads those.
-//!
-//! While no other process wants a core its threads are in the idle class there ([`Watchdog`]).
+//! The kernel sends some requests to `/dev/fuse` instead: forgets, interrupts, and requests from
+//! before the queues are there. A thread of its own reads those ([`ForgetReader`]).
 //!
 //! No request takes a lock: threads share only the server and the device's descriptor.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nextent_fuse_sys::{Reply, Request, Ring};
-use nextent_sync::{Arc, Duration, sleep, thread};
+use nextent_sync::{Arc, Duration, sleep};
 use zerocopy::FromBytes;
 
 use crate::Server;
-use crate::cores::{CorePinning, Cores};
+use crate::connection::{Connection, join};
+use crate::cores::{CorePinning, Cores, Queues};
 use crate::device::Device;
-use crate::device_mount::{DeviceMount, abort, join};
+use crate::device_mount::DeviceMount;
 use crate::errno::Errno;
-use crate::fuser_mount::refused;
-use crate::mount_table;
+use crate::forget_reader::ForgetReader;
+use crate::mounting;
 use crate::offer::Offer;
-use crate::scheduling::{ServingWorker, Watchdog, WorkerSlot};
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, InHeader, PAYLOAD};
 
@@ -42,11 +40,15 @@ const RETRY_AFTER: [Duration; 3] =
 /// A mount over io_uring.
 pub struct RingMount {
     mount: DeviceMount,
-    /// Threads for each core; none if the kernel has withdrawn its offer.
-    threads: Option<usize>,
-    /// Threads may enter the idle class.
-    idle: bool,
+    /// None if the kernel has withdrawn its offer: requests come over `/dev/fuse` then.
+    rings: Option<Rings>,
+}
+
+/// The queues of a mount and their threads.
+struct Rings {
     cores: Cores,
+    /// Threads for each core.
+    threads: usize,
 }
 
 impl RingMount {
@@ -63,20 +65,20 @@ impl RingMount {
 
 impl Transport for RingMount {
     fn check(point: &Path) -> Result<(), MountError> {
-        DeviceMount::check(point)
+        mounting::check(point)
     }
 
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
         let offer = Offer::take(setup.insist)?;
         let cores = Cores::find().map_err(MountError::Refused)?;
-        let explain = |error| refused(&error, point);
-        let (mount, rings) = DeviceMount::connect(server, point, setup, true, explain)?;
+        let (connection, agreed) = Connection::open(server, point, setup, true)?;
         // The kernel keeps to what it has agreed on with a connection.
         drop(offer);
         let per_core = |all: usize| all.div_ceil(cores.here.len().max(1)).max(1);
-        let threads = rings.then(|| setup.threads.map_or(THREADS, per_core));
-        Ok(Self { mount, threads, idle: setup.idle, cores })
+        let threads = setup.threads.map_or(THREADS, per_core);
+        let rings = agreed.then_some(Rings { cores, threads });
+        Ok(Self { mount: DeviceMount::over(connection, setup.threads), rings })
     }
 
     fn unmounter(&mut self) -> Unmount {
@@ -84,64 +86,62 @@ impl Transport for RingMount {
     }
 
     fn serve(self) -> io::Result<()> {
-        let mut threads = Vec::new();
-        let mut start = |core: Option<u16>, queues: Vec<u16>, slot: Option<WorkerSlot>| {
-            let DeviceMount { device, server, point } = self.mount.clone();
-            let guard = AbortOnFailure(Some(point));
-            let here = self.cores.here.clone();
-            threads.push(thread::spawn(move || {
-                let pinning = core.map(|core| CorePinning::take(core, &here));
-                let at = (pinning, slot.map(WorkerSlot::register));
-                serve_queues(&device, &server, &queues, at).map(|()| guard.defuse())
-            }));
-        };
-        let watchdog = self.watchdog();
-        for n in 0..self.threads.unwrap_or(0) {
-            for core in &self.cores.here {
-                let slot = watchdog.as_ref().and_then(|watchdog| watchdog.slot(*core, n));
-                start(Some(*core), vec![*core], slot);
-            }
-            if !self.cores.elsewhere.is_empty() {
-                start(None, self.cores.elsewhere.clone(), None);
-            }
+        match self.rings {
+            Some(rings) => rings.serve(&self.mount.connection),
+            None => self.mount.serve(),
         }
-        let read = self.mount.device.serve(&self.mount.server, self.threads.is_some());
-        let guard = AbortOnFailure(Some(self.mount.point.clone()));
-        join(threads, read.map(|()| guard.defuse()))
     }
 }
 
-impl RingMount {
-    /// The watchdog of the threads of cores, if it is wanted and allowed.
-    fn watchdog(&self) -> Option<Watchdog> {
-        let threads = self.threads.filter(|_| self.idle)?;
-        Watchdog::start(&self.cores.here, threads, mount_table::waiting(&self.mount.point))
+impl Rings {
+    fn serve(&self, connection: &Connection) -> io::Result<()> {
+        let guard = connection.abort_on_failure();
+        let reader = Arc::new(ForgetReader::new(Arc::clone(&connection.device))?);
+        guard.defuse();
+        let queues: Vec<_> = (0..self.threads).flat_map(|_| self.cores.queues()).collect();
+        let mut workers = Vec::new();
+        for queues in queues {
+            let thread = RingThread {
+                device: Arc::clone(&connection.device),
+                reader: Arc::clone(&reader),
+                server: Arc::clone(&connection.server),
+                here: self.cores.here.clone(),
+            };
+            workers.push(connection.start_worker(move || thread.serve(&queues)));
+        }
+        let server = Arc::clone(&connection.server);
+        workers.push(connection.start_worker(move || reader.serve(&server)));
+        join(workers)
     }
 }
 
-/// Answers the requests of `queues` until the mount ends.
-fn serve_queues(
-    device: &Device,
-    server: &Server,
-    queues: &[u16],
-    (mut pinning, mut served): (Option<CorePinning>, Option<ServingWorker>),
-) -> io::Result<()> {
-    let mut ring = Ring::new(device.file().as_fd(), queues, PAYLOAD)?;
-    ring.serve(|request| {
-        let len = request.len;
-        let reply = answer(device, server, request);
-        // Past the kernel's cache a reader waits for each request, so moving gains nothing.
-        if let Some(pinning) = pinning.as_mut().filter(|_| server.caches_contents()) {
-            pinning.moved(len.max(reply.len));
-        }
-        if let Some(served) = &mut served {
-            served.count_request();
-        }
-        reply
-    })
+/// What a thread that serves queues needs.
+struct RingThread {
+    device: Arc<Device>,
+    reader: Arc<ForgetReader>,
+    server: Arc<Server>,
+    /// The cores that it may run on while it moves a stream.
+    here: Vec<u16>,
 }
 
-fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
+impl RingThread {
+    /// Answers the requests of `queues` until the mount ends.
+    fn serve(&self, queues: &Queues) -> io::Result<()> {
+        let mut pinning = queues.core.map(|core| CorePinning::take(core, &self.here));
+        let mut ring = Ring::new(self.device.file().as_fd(), &queues.numbers, PAYLOAD)?;
+        ring.serve(|request| {
+            let len = request.len;
+            let reply = answer(&self.reader, &self.server, request);
+            // Past the kernel's cache a reader waits for each request, so moving gains nothing.
+            if let Some(pinning) = pinning.as_mut().filter(|_| self.server.caches_contents()) {
+                pinning.moved(len.max(reply.len));
+            }
+            reply
+        })
+    }
+}
+
+fn answer(reader: &ForgetReader, server: &Server, request: Request<'_>) -> Reply {
     let Request { header, op, payload, len } = request;
     let Ok((header, _)) = InHeader::read_from_prefix(header) else {
         return Reply { error: -libc::EINVAL, len: 0 };
@@ -154,28 +154,11 @@ fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
         // The kernel may have forgotten a file whose FORGET is not read yet: its blocks are free
         // then. Another thread may still be closing a file.
         sleep(pause);
-        device.catch_up(server);
+        reader.catch_up(server);
         answered = wire::answer(server, &header, op, (&mut *payload, len));
     }
     match answered {
         Ok(len) => Reply { error: 0, len },
         Err(error) => Reply { error: -error.0, len: 0 },
-    }
-}
-
-/// Aborts the mount when a thread that serves it fails, since its requests would wait for ever.
-struct AbortOnFailure(Option<PathBuf>);
-
-impl AbortOnFailure {
-    fn defuse(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for AbortOnFailure {
-    fn drop(&mut self) {
-        if let Some(point) = &self.0 {
-            abort(point);
-        }
     }
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use nextent_sync::Arc;
 
 use crate::Server;
-use crate::admission::Admission;
 
 /// Carries a kernel's requests to a server, from mounting to unmounting.
 pub trait Transport: Sized {
@@ -69,9 +68,6 @@ pub struct Setup {
     pub source: String,
     /// Threads that answer requests; the transport's default if none.
     pub threads: Option<usize>,
-    /// Threads may enter the scheduler's idle class while no other process wants their core, if
-    /// they may also leave it. Of threads with one queue, one may answer all requests then.
-    pub idle: bool,
     /// If the kernel does not offer this transport and this process may turn the offer on, it does
     /// so until kernel and server have agreed.
     pub insist: bool,
@@ -79,22 +75,11 @@ pub struct Setup {
     pub read_only: bool,
     /// The kernel checks access control lists.
     pub acl: bool,
-    /// Which users may enter, and with which rights.
-    pub admission: Admission,
     /// The block device of the volume, if the kernel is to know it and to open it exclusively (root
     /// only).
     pub block_device: Option<BlockSource>,
     /// Options that the kernel implements.
     pub flags: Vec<MountFlag>,
-}
-
-impl Setup {
-    /// Whether the crate `fuser` cannot serve this mount: it knows no block devices, and lets the
-    /// kernel answer from its caches without asking the server.
-    #[must_use]
-    pub fn is_ours(&self) -> bool {
-        self.block_device.is_some() || self.admission.asks()
-    }
 }
 
 /// Why there is no mount.

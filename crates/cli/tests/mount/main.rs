@@ -8,14 +8,12 @@ mod contents;
 mod errors;
 mod faults;
 mod full;
-mod idle;
 mod kills;
 mod memory;
 mod operations;
 mod options;
 mod support;
 mod trees;
-mod worker_group;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = false;

@@ -1,7 +1,7 @@
 //! The first request, in which kernel and server agree on protocol features.
 
 use nextent_num::must_fit;
-use zerocopy::FromBytes;
+use zerocopy::IntoBytes;
 
 use super::layout::{InitIn, InitOut};
 use crate::errno::{Errno, Result};
@@ -9,6 +9,8 @@ use crate::errno::{Errno, Result};
 /// The version of the protocol.
 const MAJOR: u32 = 7;
 const MINOR: u32 = 42;
+/// The oldest usable minor version, of Linux 5.4: the kernel opens directories by itself.
+const OLDEST: u32 = 31;
 
 /// Bytes of the largest read and write.
 pub(crate) const PAYLOAD: usize = 1 << 20;
@@ -67,16 +69,23 @@ pub(crate) struct Agreed {
 }
 
 impl Offer {
-    /// Decodes the argument structure of the request.
-    pub(crate) fn read(op: &[u8]) -> Result<Self> {
-        let (init, _) = InitIn::read_from_prefix(op).map_err(|_| Errno(libc::EINVAL))?;
+    /// Decodes the argument structure of the request. Before Linux 5.17 it ends after the first
+    /// flags.
+    pub(crate) fn read(structure: &[u8]) -> Result<Self> {
+        const SHORT: usize = 16;
+        if structure.len() < SHORT {
+            return Err(Errno(libc::EINVAL));
+        }
+        let mut init = InitIn::default();
+        let whole = init.as_mut_bytes();
+        let len = whole.len().min(structure.len());
+        whole[..len].copy_from_slice(&structure[..len]);
         Ok(Self(init))
     }
 
-    /// Whether the kernel's version is usable: the same major version, and minor version 38 or
-    /// later.
+    /// Whether the kernel's version is usable.
     pub(crate) fn is_known(&self) -> bool {
-        self.0.major == MAJOR && self.0.minor >= MINOR.min(38)
+        self.0.major == MAJOR && self.0.minor >= OLDEST
     }
 
     fn flags(&self) -> u64 {

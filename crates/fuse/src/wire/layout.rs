@@ -168,7 +168,6 @@ impl Opcode {
             Self::SetXattr => size_of::<SetXattrIn>(),
             Self::GetXattr | Self::ListXattr => size_of::<GetXattrIn>(),
             Self::Flush => 24,
-            Self::Init => size_of::<InitIn>(),
             Self::Access | Self::Interrupt | Self::SyncFs => 8,
             Self::Ioctl => size_of::<IoctlIn>(),
             Self::BatchForget => size_of::<BatchForgetIn>(),
@@ -176,7 +175,8 @@ impl Opcode {
             Self::Lseek => size_of::<LseekIn>(),
             Self::CopyFileRange => size_of::<CopyIn>(),
             Self::Lookup | Self::ReadLink | Self::SymLink | Self::Unlink | Self::RmDir => 0,
-            Self::StatFs | Self::RemoveXattr | Self::Destroy => 0,
+            // The first request is read apart.
+            Self::StatFs | Self::RemoveXattr | Self::Destroy | Self::Init => 0,
         }
     }
 }

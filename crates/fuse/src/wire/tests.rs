@@ -320,7 +320,15 @@ fn the_first_request() {
     assert!(!Offer::read(init.as_bytes()).expect("an offer").has_rings());
     let other = InitIn { major: 8, ..init };
     assert!(!Offer::read(other.as_bytes()).expect("an offer").is_known());
-    assert!(Offer::read(&[0; 10]).is_err());
+    assert!(Offer::read(&[0; 15]).is_err());
+    // A kernel before the second word.
+    let init = InitIn { minor: 31, flags: 1 << 16 | 1 << 13, ..init };
+    let short = Offer::read(&init.as_bytes()[..16]).expect("an offer");
+    assert!(short.is_known() && !short.has_rings());
+    let older = InitIn { minor: 30, ..init };
+    assert!(!Offer::read(older.as_bytes()).expect("an offer").is_known());
+    let taken = short.take(Agreed::default());
+    assert_eq!((taken.flags, taken.flags2), (1 << 13, 0));
 }
 
 /// Nodes that the kernel forgets leave memory, by one message each or one for many. A node that it

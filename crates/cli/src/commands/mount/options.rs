@@ -23,8 +23,6 @@ pub(super) struct Options {
     pub(super) uncached: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
-    /// Whether serving threads are SCHED_IDLE while no other process wants their core.
-    pub(super) idle: Option<bool>,
     /// Unknown options are ignored, for `mount -s`.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
@@ -59,11 +57,6 @@ Options of -o, separated by commas; others are refused:
                         kernel offers it (Linux 6.14 with Y in
                         /sys/module/fuse/parameters/enable_uring; with io_uring, root's mount sets
                         that while it connects)
-  sched_idle, no_sched_idle
-                        whether serving threads are SCHED_IDLE while no other process wants their
-                        core, so that Linux wakes a client on its own core; over /dev/fuse one
-                        thread then answers a single client, on that core (default: sched_idle,
-                        where root or RLIMIT_NICE lets threads return to the usual class)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; default: nosuid and nodev
   fsname=NAME           the source that the table of mounts shows; a block device is then mounted
@@ -110,8 +103,6 @@ pub(crate) const WORDS: &[&str] = &[
     "bsddf",
     "io_uring",
     "no_io_uring",
-    "sched_idle",
-    "no_sched_idle",
     "suid",
     "nosuid",
     "dev",
@@ -168,8 +159,6 @@ impl Options {
             "bsddf" => self.minix_df = false,
             "io_uring" => self.rings = Some(true),
             "no_io_uring" => self.rings = Some(false),
-            "sched_idle" => self.idle = Some(true),
-            "no_sched_idle" => self.idle = Some(false),
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -265,9 +254,6 @@ mod tests {
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
-        assert_eq!(parse("sched_idle").unwrap().idle, Some(true));
-        assert_eq!(parse("sched_idle,no_sched_idle").unwrap().idle, Some(false));
-        assert_eq!(parse("").unwrap().idle, None);
         let other = parse("fakeroot,minixdf,use_ino,data=ordered,direct_io").unwrap();
         assert!(other.fake_root && other.minix_df && other.uncached && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
@@ -288,6 +274,8 @@ mod tests {
         for (list, named) in [
             ("ro,blub", "`blub`"),
             ("blub=1", "`blub`"),
+            ("sched_idle", "`sched_idle`"),
+            ("no_sched_idle", "`no_sched_idle`"),
             ("errors=never", "remount-ro"),
             ("commit=soon", "seconds"),
             ("offset=x", "offset"),

@@ -10,8 +10,8 @@ use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
-    Admission, BlockSource, DirectMount, FuserMount, MountError, RingMount, Served, Server, Setup,
-    Transport, Unmount,
+    Admission, BlockSource, DeviceMount, MountError, RingMount, Served, Server, Setup, Transport,
+    Unmount,
 };
 use nextent_sync::{Arc, Duration, thread};
 use std::fs::File;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
     // Before the image is marked as in use.
-    FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
+    DeviceMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let OpenVolume { volume, block_device, claim } = open(&image, options)?;
     let volume = Arc::new(volume);
@@ -88,12 +88,10 @@ fn settings(
     let setup = Setup {
         source: options.source.clone().unwrap_or_else(|| name.to_owned()),
         threads,
-        idle: options.idle.unwrap_or(true),
         insist: options.rings == Some(true),
         read_only: volume.is_read_only(),
         // With access control lists the kernel checks permissions in any case.
         acl: !options.no_acl && !options.fake_root,
-        admission,
         block_device,
         flags: options.flags.clone(),
     };
@@ -119,7 +117,7 @@ fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
 /// A function that unmounts, and one that serves until then.
 type Made = (Unmount, Box<dyn FnOnce() -> std::io::Result<()>>);
 
-/// Mounts over the transport that the options need.
+/// Mounts over io_uring if `rings`, or over `/dev/fuse`.
 fn make(
     rings: bool,
     server: &Arc<Server>,
@@ -128,8 +126,7 @@ fn make(
 ) -> std::result::Result<Made, MountError> {
     match rings {
         true => mount::<RingMount>(server, args, setup),
-        false if setup.is_ours() => mount::<DirectMount>(server, args, setup),
-        false => mount::<FuserMount>(server, args, setup),
+        false => mount::<DeviceMount>(server, args, setup),
     }
 }
 

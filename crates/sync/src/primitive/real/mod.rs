@@ -93,78 +93,13 @@ pub(crate) fn coarse_unix_time() -> Duration {
 
 /// Runs `work` on the caller and on `others` new threads until all are done.
 pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
-    let work_as_usual = || {
-        leave_callers_class();
-        work();
-    };
     thread::scope(|scope| {
         for _ in 0..others {
             // Without another thread the caller does all the work.
-            if thread::Builder::new().spawn_scoped(scope, work_as_usual).is_err() {
+            if thread::Builder::new().spawn_scoped(scope, &work).is_err() {
                 break;
             }
         }
         work();
     });
-}
-
-/// Leaves the scheduling class of the caller of `on_workers` if that is SCHED_IDLE, but the
-/// process's is not. A watchdog then cares for the caller, but not for this new thread.
-#[cfg(target_os = "linux")]
-fn leave_callers_class() {
-    // By system calls: musl's functions of these names do nothing.
-    // SAFETY: numbers only, and a parameter that lives until the call returns.
-    unsafe {
-        let class = |thread: libc::pid_t| libc::syscall(libc::SYS_sched_getscheduler, thread);
-        let (idle, usual) = (libc::SCHED_IDLE, libc::SCHED_OTHER);
-        if class(0) == libc::c_long::from(idle)
-            && class(libc::getpid()) == libc::c_long::from(usual)
-        {
-            let priority: libc::c_int = 0;
-            libc::syscall(libc::SYS_sched_setscheduler, 0, usual, &raw const priority);
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn leave_callers_class() {}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    /// The calling thread's number and scheduling class.
-    fn class() -> (libc::c_long, libc::c_long) {
-        // SAFETY: numbers only.
-        unsafe {
-            let number = libc::syscall(libc::SYS_gettid);
-            (number, libc::syscall(libc::SYS_sched_getscheduler, 0))
-        }
-    }
-
-    #[test]
-    fn workers_leave_the_class_of_one_thread() {
-        // SAFETY: a number.
-        let is_root = unsafe { libc::geteuid() } == 0;
-        if !is_root || class().1 != libc::c_long::from(libc::SCHED_OTHER) {
-            return;
-        }
-        let caller = thread::spawn(|| {
-            let priority: libc::c_int = 0;
-            let (call, class_wanted) = (libc::SYS_sched_setscheduler, libc::SCHED_IDLE);
-            // SAFETY: the parameter lives until the call returns.
-            let done = unsafe { libc::syscall(call, 0, class_wanted, &raw const priority) };
-            assert_eq!(done, 0);
-            let seen = Mutex::new(HashSet::new());
-            on_workers(3, || {
-                seen.lock().insert(class());
-            });
-            (class(), seen.into_inner())
-        });
-        let (me, seen) = caller.join().expect("no panic");
-        assert_eq!((me.1, seen.len()), (libc::c_long::from(libc::SCHED_IDLE), 4));
-        let usual = libc::c_long::from(libc::SCHED_OTHER);
-        assert!(seen.iter().all(|thread| *thread == me || thread.1 == usual), "{me:?} {seen:?}");
-    }
 }

@@ -1,0 +1,105 @@
+//! A connection to the kernel: mounting, agreeing on the protocol, and ending. All transports begin
+//! here.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use nextent_sync::Arc;
+use nextent_sync::thread::{self, JoinHandle};
+use zerocopy::IntoBytes;
+
+use crate::Server;
+use crate::device::Device;
+use crate::mount_table;
+use crate::mounting::{abort, mount, refused, unmount};
+use crate::transport::{MountError, Setup, Unmount};
+use crate::wire::Agreed;
+
+/// A connection, and the server that answers its requests.
+pub(crate) struct Connection {
+    pub(crate) device: Arc<Device>,
+    pub(crate) server: Arc<Server>,
+    point: PathBuf,
+}
+
+impl Connection {
+    /// Mounts at `point` and answers the kernel's first request. Says, too, whether requests come
+    /// over io_uring, which they may only if `rings`.
+    pub(crate) fn open(
+        server: Arc<Server>,
+        point: &Path,
+        setup: &Setup,
+        rings: bool,
+    ) -> Result<(Self, bool), MountError> {
+        let file = mount(point, setup, server.admission());
+        let device = Device::new(file.map_err(|error| refused(&error, point))?);
+        let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
+        let agreed = agree(&device, &server, setup, rings).inspect_err(|_| abort(&point));
+        let rings = agreed.map_err(MountError::Refused)?;
+        mount_table::tune(&point);
+        Ok((Self { device: Arc::new(device), server, point }, rings))
+    }
+
+    pub(crate) fn unmounter(&self) -> Unmount {
+        let point = self.point.clone();
+        Box::new(move || unmount(&point))
+    }
+
+    /// Starts a thread that serves. When it fails, also by a panic, the mount is aborted, since
+    /// requests would wait for its answers for ever.
+    pub(crate) fn start_worker(
+        &self,
+        serve: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> JoinHandle<io::Result<()>> {
+        let guard = self.abort_on_failure();
+        thread::spawn(move || serve().map(|()| guard.defuse()))
+    }
+
+    /// A guard that aborts the mount unless it is defused.
+    pub(crate) fn abort_on_failure(&self) -> AbortOnFailure {
+        AbortOnFailure(Some(self.point.clone()))
+    }
+}
+
+/// Waits for the threads of a mount; the first error of a thread.
+pub(crate) fn join(workers: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for worker in workers {
+        let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        outcome = outcome.and(ended);
+    }
+    outcome
+}
+
+/// Answers the kernel's first request; whether requests come over io_uring, which they may only if
+/// `rings`.
+fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Result<bool> {
+    let (offer, unique) = device.offer()?;
+    if !offer.is_known() {
+        let text = "the kernel's version of the FUSE protocol is too old or too new (needs Linux \
+            5.4)";
+        return Err(io::Error::new(ErrorKind::Unsupported, text));
+    }
+    let over_rings = rings && offer.has_rings();
+    let seconds = server.volume.geometry().inode_size == 128;
+    let taken = offer.take(Agreed { acl: setup.acl, rings: over_rings, seconds });
+    device.reply(unique, Ok(taken.as_bytes()))?;
+    Ok(over_rings)
+}
+
+/// Aborts a mount when dropped, unless it is defused.
+pub(crate) struct AbortOnFailure(Option<PathBuf>);
+
+impl AbortOnFailure {
+    pub(crate) fn defuse(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AbortOnFailure {
+    fn drop(&mut self) {
+        if let Some(point) = &self.0 {
+            abort(point);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Mounts and unmounts: by mount(2), or by fusermount3 for users without root.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::admission::Admission;
+use crate::transport::{MountError, MountFlag, Setup};
+use crate::{mount_table, refusal};
+
+/// Says why there can be no mount at `point`, as far as that is known beforehand.
+pub(crate) fn check(point: &Path) -> Result<(), MountError> {
+    check_point(point)?;
+    check_device()
+}
+
+/// Mounts at `point`; the open `/dev/fuse` of the new connection.
+pub(crate) fn mount(point: &Path, setup: &Setup, admission: Admission) -> io::Result<File> {
+    let point = std::fs::canonicalize(point)?;
+    match mount_as_root(&point, setup, admission) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            mount_as_user(&point, setup, admission)
+        }
+        done => done,
+    }
+}
+
+/// Unmounts `point`; fails while files are in use.
+pub(crate) fn unmount(point: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+        // Unmounted already.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(Errno::PERM) => {
+            let done = Command::new("fusermount3").arg("-u").arg(point).output()?;
+            let text = String::from_utf8_lossy(&done.stderr).into_owned();
+            if done.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Explains why the kernel or the helper refused to mount.
+pub(crate) fn refused(error: &io::Error, point: &Path) -> MountError {
+    MountError::Refused(refusal::mounting(error, point))
+}
+
+fn check_point(point: &Path) -> Result<(), MountError> {
+    let bad = |error| MountError::Point(point.into(), error);
+    let meta = std::fs::metadata(point).map_err(bad)?;
+    if meta.is_dir() { Ok(()) } else { Err(bad(ErrorKind::NotADirectory.into())) }
+}
+
+/// Opens the device and closes it again, so that its error is not taken for another.
+fn check_device() -> Result<(), MountError> {
+    let how = std::fs::OpenOptions::new().read(true).write(true).open(refusal::DEVICE);
+    how.map(|_| ()).map_err(|error| MountError::NoFuse(refusal::device(&error)))
+}
+
+/// Makes the kernel fail all requests of the mount at `point`, and unmounts it.
+pub(crate) fn abort(point: &Path) {
+    if let Some(connection) = mount_table::connection(point) {
+        let _ = std::fs::write(connection.join("abort"), "1");
+    }
+    let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
+    if rustix::mount::unmount(point, how).is_err() {
+        let _ = unmount(point);
+    }
+}
+
+/// FUSE's mount options, except the descriptor.
+fn mount_options(admission: Admission) -> String {
+    let mut words = Vec::new();
+    if !admission.everyone_may {
+        words.push("default_permissions");
+    }
+    if admission.opens_to_all() {
+        words.push("allow_other");
+    }
+    words.join(",")
+}
+
+fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
+    let none = MountFlags::empty();
+    match flag {
+        MountFlag::Suid => (none, MountFlags::NOSUID, "suid"),
+        MountFlag::NoSuid => (MountFlags::NOSUID, none, "nosuid"),
+        MountFlag::Dev => (none, MountFlags::NODEV, "dev"),
+        MountFlag::NoDev => (MountFlags::NODEV, none, "nodev"),
+        MountFlag::Exec => (none, MountFlags::NOEXEC, "exec"),
+        MountFlag::NoExec => (MountFlags::NOEXEC, none, "noexec"),
+        MountFlag::NoAtime => (MountFlags::NOATIME, none, "noatime"),
+        MountFlag::Sync => (MountFlags::SYNCHRONOUS, none, "sync"),
+        MountFlag::DirSync => (MountFlags::DIRSYNC, none, "dirsync"),
+    }
+}
+
+/// Mounts as root. The kernel opens a block device exclusively, forwards `sync(2)` (Linux 6.18) and
+/// waits in `umount(2)` until the server has closed the volume.
+fn mount_as_root(point: &Path, setup: &Setup, admission: Admission) -> io::Result<File> {
+    let file = File::options().read(true).write(true).open("/dev/fuse")?;
+    let mode = std::fs::metadata(point)?.permissions().mode();
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    let data = format!(
+        "fd={},rootmode={mode:o},user_id={},group_id={},{}{}",
+        file.as_raw_fd(),
+        uid.as_raw(),
+        gid.as_raw(),
+        setup.block_device.as_ref().map_or(String::new(), |device| {
+            // The current size: another would empty the device's cache.
+            format!("blksize={},", device.block_size)
+        }),
+        mount_options(admission)
+    );
+    let data = std::ffi::CString::new(data.trim_end_matches(','))?;
+    // The defaults of fusermount3.
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    if setup.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    for (on, off, _) in setup.flags.iter().map(|word| flag(*word)) {
+        flags = (flags - off) | on;
+    }
+    let (kind, source) = match &setup.block_device {
+        Some(device) => ("fuseblk.nextent", device.path.as_path()),
+        None => ("fuse.nextent", Path::new(&setup.source)),
+    };
+    rustix::mount::mount(source, point, kind, flags, Some(data.as_c_str()))?;
+    Ok(file)
+}
+
+fn mount_as_user(point: &Path, setup: &Setup, admission: Admission) -> io::Result<File> {
+    // Inherited by the helper, which sends the descriptor back.
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::empty(),
+        None,
+    )?;
+    let mut options = format!("fsname={},subtype=nextent", escaped(&setup.source));
+    options.push_str(if setup.read_only { ",ro" } else { ",rw" });
+    for (_, _, word) in setup.flags.iter().map(|word| flag(*word)) {
+        options.push(',');
+        options.push_str(word);
+    }
+    let words = mount_options(admission);
+    if !words.is_empty() {
+        options.push(',');
+        options.push_str(&words);
+    }
+    let mut helper = Command::new("fusermount3");
+    helper.arg("-o").arg(options).arg("--").arg(point);
+    helper.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
+    let child = helper.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    drop(theirs);
+    let received = receive(&ours);
+    let output = child.wait_with_output()?;
+    match received? {
+        Some(fd) if output.status.success() => Ok(File::from(fd)),
+        _ => {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let kind = match text.contains("user_allow_other") {
+                true => ErrorKind::PermissionDenied,
+                false => ErrorKind::Other,
+            };
+            Err(io::Error::new(kind, text))
+        }
+    }
+}
+
+/// A name within a list of options.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+/// Receives a descriptor over `socket`; none if its other end is closed first.
+fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut sent = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, parts, &mut sent, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(sent.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}

@@ -99,6 +99,11 @@ impl RingEntry {
         self.in_flight = false;
     }
 
+    /// Whether a command may be in flight.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     /// The request that the kernel has written.
     ///
     /// # Panics

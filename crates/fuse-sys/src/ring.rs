@@ -77,16 +77,23 @@ impl Ring {
         Ok(Self { ring, entries, enter, not_send: std::marker::PhantomData })
     }
 
-    /// Registers the entries and calls `answer` for each request until the connection ends.
+    /// Hands all entries to the kernel. It may send requests to them from here on; they wait until
+    /// [`Self::serve`].
     ///
     /// # Errors
     ///
-    /// The kernel's error if it refuses an entry or if the ring fails.
+    /// The kernel's error if the ring fails. If it refuses an entry, `serve` says so.
+    pub fn register(&mut self) -> io::Result<()> {
+        (0..self.entries.len()).try_for_each(|n| self.register_entry(n))
+    }
+
+    /// Calls `answer` for each request to the registered entries until the connection ends.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error if it refused an entry or if the ring fails.
     pub fn serve(&mut self, mut answer: impl FnMut(Request<'_>) -> Reply) -> io::Result<()> {
-        for n in 0..self.entries.len() {
-            self.register(n)?;
-        }
-        let mut left = self.entries.len();
+        let mut left = self.entries.iter().filter(|entry| entry.is_in_flight()).count();
         while left > 0 {
             self.enter()?;
             loop {
@@ -115,7 +122,7 @@ impl Ring {
         self.push(&submission(COMMIT_AND_FETCH, command(name, queue), n))
     }
 
-    fn register(&mut self, n: usize) -> io::Result<()> {
+    fn register_entry(&mut self, n: usize) -> io::Result<()> {
         let entry = &mut self.entries[n];
         let (queue, places) = (entry.queue, entry.lend());
         let mut submission = submission(REGISTER, command(0, queue), n);

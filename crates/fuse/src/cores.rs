@@ -2,6 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::registration::Turn;
 use crate::stream::Stream;
 
 /// Cores whose queues are served by threads on them, and cores whose queues are served by threads
@@ -18,6 +19,7 @@ pub(crate) struct Queues {
     pub(crate) numbers: Vec<u16>,
     /// The core that the thread is kept on.
     pub(crate) core: Option<u16>,
+    pub(crate) turn: Turn,
 }
 
 impl Cores {
@@ -33,13 +35,17 @@ impl Cores {
         Ok(Self { here, elsewhere })
     }
 
-    /// The queues of one thread for each core, and of one for all cores elsewhere.
+    /// The queues of one thread for each core, and of one for all cores elsewhere. The latter have
+    /// few clients or none, so their turn is the last one. Without any, it is the last core's.
     pub(crate) fn queues(&self) -> Vec<Queues> {
-        let on = |core: &u16| Queues { numbers: vec![*core], core: Some(*core) };
+        let on = |core: &u16| Queues { numbers: vec![*core], core: Some(*core), turn: Turn::First };
         let mut queues: Vec<_> = self.here.iter().map(on).collect();
         if !self.elsewhere.is_empty() {
             let numbers = self.elsewhere.clone();
-            queues.push(Queues { numbers, core: None });
+            queues.push(Queues { numbers, core: None, turn: Turn::First });
+        }
+        if let Some(last) = queues.last_mut() {
+            last.turn = Turn::Last;
         }
         queues
     }
@@ -103,6 +109,19 @@ mod tests {
         for bad in ["", "x", "3-1", "0-", "0-99999"] {
             assert_eq!(count(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn the_last_queues_have_the_last_turn() {
+        let turns = |here: &[u16], elsewhere: &[u16]| {
+            let queues = Cores { here: here.into(), elsewhere: elsewhere.into() }.queues();
+            queues.into_iter().map(|one| (one.numbers, one.core, one.turn)).collect::<Vec<_>>()
+        };
+        let on = |core, turn| (vec![core], Some(core), turn);
+        assert_eq!(turns(&[0], &[]), [on(0, Turn::Last)]);
+        assert_eq!(turns(&[0, 2], &[]), [on(0, Turn::First), on(2, Turn::Last)]);
+        let elsewhere = (vec![1, 3], None, Turn::Last);
+        assert_eq!(turns(&[0], &[1, 3]), [on(0, Turn::First), elsewhere]);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! A volume served as a mounted file system: translation only.
 //!
 //! [`Server`] speaks the FUSE protocol (nodes by number, counted lookups, error numbers) and calls
-//! the engine. Its only state is its options and the files that may be mapped. A [`Transport`] carries
-//! the kernel's requests to it: [`DeviceMount`] over `/dev/fuse`, [`RingMount`] over io_uring. Both
-//! use the same implementation of the protocol. No rule of the file system is here.
+//! the engine. Its only state is its options and the files that may be mapped. A [`Transport`]
+//! carries the kernel's requests to it: [`DeviceMount`] over `/dev/fuse`, [`RingMount`] over
+//! io_uring. Both use the same implementation of the protocol. No rule of the file system is here.
 //!
 //! The kernel checks permissions: every mount has `default_permissions`, since requests do not name
 //! their caller's groups. [`Admission`] decides which users may enter a mount at all.
@@ -25,6 +25,7 @@ mod mounting;
 mod node;
 mod offer;
 mod refusal;
+mod registration;
 mod ring_mount;
 mod server;
 mod stream;

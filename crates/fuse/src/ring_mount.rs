@@ -8,7 +8,8 @@
 //! The kernel sends some requests to `/dev/fuse` instead: forgets, interrupts, and requests from
 //! before the queues are there. A thread of its own reads those ([`ForgetReader`]).
 //!
-//! No request takes a lock: threads share only the server and the device's descriptor.
+//! Threads begin to answer when all of them have registered ([`Registration`]). After that no
+//! request takes a lock: threads share only the server and the device's descriptor.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -27,6 +28,7 @@ use crate::errno::Errno;
 use crate::forget_reader::ForgetReader;
 use crate::mounting;
 use crate::offer::Offer;
+use crate::registration::{Registration, Turn};
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, InHeader, PAYLOAD};
 
@@ -99,6 +101,8 @@ impl Rings {
         let reader = Arc::new(ForgetReader::new(Arc::clone(&connection.device))?);
         guard.defuse();
         let queues: Vec<_> = (0..self.threads).flat_map(|_| self.cores.queues()).collect();
+        let last = queues.iter().filter(|queues| queues.turn == Turn::Last).count();
+        let registration = Arc::new(Registration::new(queues.len() - last, last));
         let mut workers = Vec::new();
         for queues in queues {
             let thread = RingThread {
@@ -107,7 +111,8 @@ impl Rings {
                 server: Arc::clone(&connection.server),
                 here: self.cores.here.clone(),
             };
-            workers.push(connection.start_worker(move || thread.serve(&queues)));
+            let registration = Arc::clone(&registration);
+            workers.push(connection.start_worker(move || thread.serve(&queues, &registration)));
         }
         let server = Arc::clone(&connection.server);
         workers.push(connection.start_worker(move || reader.serve(&server)));
@@ -126,9 +131,14 @@ struct RingThread {
 
 impl RingThread {
     /// Answers the requests of `queues` until the mount ends.
-    fn serve(&self, queues: &Queues) -> io::Result<()> {
+    fn serve(&self, queues: &Queues, registration: &Registration) -> io::Result<()> {
         let mut pinning = queues.core.map(|core| CorePinning::take(core, &self.here));
-        let mut ring = Ring::new(self.device.file().as_fd(), &queues.numbers, PAYLOAD)?;
+        let registered = registration.run(queues.turn, || {
+            let mut ring = Ring::new(self.device.file().as_fd(), &queues.numbers, PAYLOAD)?;
+            ring.register().map(|()| ring)
+        })?;
+        // Without a ring another thread has failed, and the mount ends.
+        let Some(mut ring) = registered else { return Ok(()) };
         ring.serve(|request| {
             let len = request.len;
             let reply = answer(&self.reader, &self.server, request);

@@ -82,6 +82,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("admission", 1),
             ("server", 2),
             ("stream", 2),
+            ("registration", 2),
             ("transport", 3),
             ("refusal", 3),
             ("cores", 3),

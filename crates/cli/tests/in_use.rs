@@ -23,9 +23,11 @@ const PRELUDE: &str = r#"
     mounted() { for i in $(seq 200); do mountpoint -q $1 && return; sleep .05; done; exit 1; }
     serve() { "$@" > served 2>&1 & pids+=($!); }
     echo u > u; mkdir -p m m2 p
+    # The bytes of the image that must not change: all of them, or the first $compared.
+    contents() { head -c "${compared:--0}" img | sha256sum; }
     # refused NAME TEXT: no command writes to NAME, and each says TEXT.
     refused() {
-        local before=$(sha256sum < img) name=$1 text=$2; shift 2
+        local before=$(contents) name=$1 text=$2; shift 2
         for c in "cp -q u $name:/u" "mkfs -q -F $name" "replay $name" "rm $name:/lost+found" \
             "mkdir $name:/d" "mount -f $name p" "tar -x -q $name:/" "truncate -s 1 $name:/x"; do
             if timeout 20 $N $c < /dev/null > messages 2>&1; then
@@ -34,7 +36,7 @@ const PRELUDE: &str = r#"
             grep -q -- "$text" messages ||
                 { echo "$name: $c says: $(cat messages); not: $text"; exit 1; }
         done
-        [ "$(sha256sum < img)" = "$before" ] || { echo "$name: changed"; exit 1; }
+        [ "$(contents)" = "$before" ] || { echo "$name: changed"; exit 1; }
     }
     # allowed NAME: it is written.
     allowed() { $N cp -q u $1:/$2 < /dev/null || { echo "$1: refused"; exit 1; }; }
@@ -122,7 +124,8 @@ fn partitions_of_an_image_are_independent() {
 fn swap_space_is_in_use() {
     need!(run(r#"
         rm img; fallocate -l 32M img; chmod 600 img; mkswap -q img; swapon img || exit 77
-        swapped=$PWD/img; ln img twin
+        # The kernel may use the swap space, but not its header, where a superblock would be, too.
+        swapped=$PWD/img compared=4096; ln img twin
         for name in img twin; do refused $name "in use: swap space; swapoff it first"; done
         swapoff img; attach img; swapon $d || exit 77; swapped=$d
         refused img "$d.*in use: swap space"; refused $d "in use: swap space"

@@ -28,6 +28,7 @@
 
 pub use nextent_device::Buffer;
 pub use nextent_ondisk::InodeNo;
+pub use nextent_store::JournalStatistics;
 
 pub use crate::attr::{
     Access, Attr, DirEntry, FallocateMode, FileExtent, Name, NewNode, RenameMode, SeekKind,

@@ -22,9 +22,13 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     /// Major and minor number of its device.
-    pub(crate) device: (u64, u64),
+    pub device: (u64, u64),
+    /// Its type: `fuse.nextent` or `fuseblk.nextent` for a mount of this crate.
+    kind: String,
     /// Its source, as the mount gave it.
     pub source: PathBuf,
+    /// The user who made it, for a mount of FUSE; else root.
+    pub owner: u32,
 }
 
 impl Mounted {
@@ -32,6 +36,12 @@ impl Mounted {
     #[must_use]
     pub fn at(point: &Path) -> Option<Self> {
         find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+    }
+
+    /// Whether a server of this crate made it.
+    #[must_use]
+    pub fn is_nextent(&self) -> bool {
+        matches!(self.kind.as_str(), "fuse.nextent" | "fuseblk.nextent")
     }
 }
 
@@ -41,10 +51,14 @@ fn find(table: &[u8], point: &Path) -> Option<Mounted> {
     let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
     let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
     let (major, minor) = std::str::from_utf8(line.nth(2)?).ok()?.split_once(':')?;
-    // Optional fields, a dash, the type, the source.
-    let source = unescaped(line.skip_while(|field| *field != b"-").nth(2)?);
     let device = (major.parse().ok()?, minor.parse().ok()?);
-    Some(Mounted { device, source: OsString::from_vec(source).into() })
+    // Optional fields, a dash, the type, the source, the options.
+    let mut line = line.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(line.next()?).into_owned();
+    let source = OsString::from_vec(unescaped(line.next()?)).into();
+    let words = String::from_utf8_lossy(line.next()?).into_owned();
+    let owner = words.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
+    Some(Mounted { device, kind, source, owner: owner.unwrap_or(0) })
 }
 
 /// A field of the table, where blanks and backslashes are octal: `\040`.
@@ -97,12 +111,15 @@ mod tests {
     #[test]
     fn the_newest_mount_at_a_point() {
         let table = b"24 1 0:22 / /a rw - tmpfs none rw\n\
-            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent an\\040image rw\n\
+            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent an\\040image rw,user_id=7,group_id=8\n\
             26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n";
         let at = |point: &str| find(table, Path::new(point));
-        let mounted = |device, source: &str| Some(Mounted { device, source: source.into() });
-        assert_eq!(at("/a"), mounted((7, 1), "/dev/loop1"));
-        assert_eq!(at("/a b\\c"), mounted((0, 23), "an image"));
+        let mounted = |device, kind: &str, source: &str, owner| {
+            Some(Mounted { device, kind: kind.into(), source: source.into(), owner })
+        };
+        assert_eq!(at("/a"), mounted((7, 1), "ext4", "/dev/loop1", 0));
+        assert_eq!(at("/a b\\c"), mounted((0, 23), "fuse.nextent", "an image", 7));
+        assert!(at("/a b\\c").unwrap().is_nextent() && !at("/a").unwrap().is_nextent());
         assert_eq!(at("/b"), None);
         assert_eq!(find(b"26 1 x / /a rw", Path::new("/a")), None);
         assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");

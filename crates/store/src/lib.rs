@@ -30,8 +30,8 @@ pub use journal::AdmissionFactory;
 #[doc(hidden)]
 pub use journal::{Access, Admission, Joined, Joiner};
 pub use journal::{
-    Dirty, Handle, JournalRun, JournalUse, Phase, REVOKES_PER_CREDIT, Recovery, RenderSink,
-    Reservation,
+    Dirty, Handle, JournalRun, JournalStatistics, JournalUse, Phase, REVOKES_PER_CREDIT, Recovery,
+    RenderSink, Reservation,
 };
 pub use store::{
     JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, inspect_journal, recover,

@@ -2,7 +2,8 @@
 
 use crate::cache::{BlockRef, Cache, Seal};
 use crate::journal::{
-    self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalUse, Log, Recovery,
+    self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalStatistics, JournalUse, Log,
+    Recovery,
 };
 use crate::{AdmissionFactory, Error, Result};
 use nextent_device::BlockDevice;
@@ -409,6 +410,11 @@ impl Store {
     /// Changes that used more credits than their handle had; for tests.
     pub fn credit_overruns(&self) -> u64 {
         self.journal.overruns()
+    }
+
+    /// What the journal has done since the store was opened. Takes `[journal.log]`.
+    pub fn journal_statistics(&self) -> JournalStatistics {
+        self.journal.statistics()
     }
 
     /// Whether flush `number` has succeeded, or a later one; see [`next_flush`](Self::next_flush).

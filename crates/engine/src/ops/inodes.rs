@@ -3,6 +3,7 @@
 use std::fmt;
 
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
+use nextent_store::JournalStatistics;
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 
 use crate::error::Result;
@@ -123,6 +124,12 @@ impl Inodes {
             groups,
             group_bytes,
         }
+    }
+
+    /// What the journal has done since the volume was opened.
+    #[must_use]
+    pub fn journal_statistics(&self) -> JournalStatistics {
+        self.fs.store.journal_statistics()
     }
 
     /// The superblock with the present counts of free blocks and inodes.

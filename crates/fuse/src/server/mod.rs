@@ -31,6 +31,7 @@ use nextent_sync::{Arc, OnceLock};
 
 use crate::admission::Admission;
 use crate::errno::{Errno, Result, of_node, of_sync};
+use crate::request_counts::RequestCounts;
 
 /// The user and group of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +73,20 @@ pub struct Server {
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
     mappable: mappable::Mappable,
+    pub(crate) counts: RequestCounts,
 }
 
 impl Server {
     /// Serves `volume`.
     #[must_use]
     pub fn new(volume: Arc<Inodes>, how: Served) -> Self {
-        Self { volume, how, ended: OnceLock::new(), mappable: mappable::Mappable::new() }
+        Self {
+            volume,
+            how,
+            ended: OnceLock::new(),
+            mappable: mappable::Mappable::new(),
+            counts: RequestCounts::new(),
+        }
     }
 
     pub(crate) fn admission(&self) -> Admission {

@@ -2,6 +2,7 @@
 
 use nextent_fuse_sys::OP;
 use nextent_num::to_usize;
+use nextent_sync::now;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, follows_an_open};
@@ -28,65 +29,20 @@ pub(crate) fn answer(
     op: &[u8; OP],
     (body, len): (&mut [u8], usize),
 ) -> Result<usize> {
-    let who = Caller { uid: header.uid, gid: header.gid };
-    let mut call = Call { server, who, node: header.node, op, body, len };
     let Some(opcode) = Opcode::of(header.opcode) else {
         return Err(Errno(libc::ENOSYS));
     };
-    let admission = server.admission();
-    if !admission.admits(who.uid, follows_an_open(opcode)) {
-        return Err(Errno(libc::EACCES));
-    }
-    match opcode {
-        Opcode::Lookup => call.lookup(),
-        Opcode::MkNod => call.mknod(),
-        Opcode::MkDir => call.mkdir(),
-        Opcode::SymLink => call.symlink(),
-        Opcode::Link => call.link(),
-        Opcode::Create => call.create(),
-        Opcode::TmpFile => call.tmpfile(),
-        Opcode::Unlink => call.unlink(),
-        Opcode::RmDir => call.rmdir(),
-        Opcode::Rename | Opcode::Rename2 => call.rename(opcode),
-        Opcode::Open => call.open(),
-        Opcode::Release => call.release(),
-        Opcode::Read => call.read(),
-        Opcode::Write => call.write(),
-        Opcode::Fsync | Opcode::FsyncDir => call.fsync(),
-        Opcode::Fallocate => call.fallocate(),
-        Opcode::Lseek => call.lseek(),
-        Opcode::CopyFileRange => call.copy_file_range(),
-        Opcode::GetAttr => call.getattr(),
-        Opcode::SetAttr => call.setattr(),
-        Opcode::ReadLink => call.readlink(),
-        Opcode::StatFs => call.statfs(),
-        Opcode::SetXattr => call.setxattr(),
-        Opcode::GetXattr => call.getxattr(),
-        Opcode::ListXattr => call.listxattr(),
-        Opcode::RemoveXattr => call.removexattr(),
-        Opcode::Ioctl => call.ioctl(),
-        Opcode::ReadDir => call.readdir(),
-        Opcode::ReadDirPlus => call.readdirplus(),
-        Opcode::Forget => call.forget(),
-        Opcode::BatchForget => call.batch_forget(),
-        Opcode::SyncFs => server.sync().map(|()| 0),
-        Opcode::Destroy => {
-            // The caller of `Server::end` reports the error.
-            let _ = server.end();
-            Ok(0)
-        }
-        // Admitted above.
-        Opcode::OpenDir if admission.asks() => call.opendir(),
-        Opcode::ReleaseDir | Opcode::Access if admission.asks() => Ok(0),
-        // The kernel sends its cache before a flush. It opens directories by itself and caches
-        // their entries. It asks for access only where every user has all rights. After ENOSYS it
-        // does not ask for any of these again.
-        Opcode::Flush | Opcode::OpenDir | Opcode::ReleaseDir | Opcode::Access => {
-            Err(Errno(libc::ENOSYS))
-        }
-        // No operation can be interrupted.
-        Opcode::Init | Opcode::Interrupt => Err(Errno(libc::ENOSYS)),
-    }
+    let who = Caller { uid: header.uid, gid: header.gid };
+    let begin = now();
+    let mut call = Call { server, who, node: header.node, op, body, len };
+    let answered = call.dispatch(opcode);
+    let bytes = match (opcode, &answered) {
+        (Opcode::Write, Ok(_)) => len,
+        (Opcode::Read, Ok(read)) => *read,
+        _ => 0,
+    };
+    server.counts.count(header.opcode, begin.elapsed(), answered.is_ok(), bytes);
+    answered
 }
 
 /// Splits a message: the common header, the argument structure, and the offset of the rest.
@@ -100,6 +56,64 @@ pub(crate) fn split(message: &[u8]) -> Result<(InHeader, [u8; OP], usize)> {
 }
 
 impl Call<'_> {
+    /// Calls the part of the server that answers `opcode`.
+    fn dispatch(&mut self, opcode: Opcode) -> Result<usize> {
+        let admission = self.server.admission();
+        if !admission.admits(self.who.uid, follows_an_open(opcode)) {
+            return Err(Errno(libc::EACCES));
+        }
+        match opcode {
+            Opcode::Lookup => self.lookup(),
+            Opcode::MkNod => self.mknod(),
+            Opcode::MkDir => self.mkdir(),
+            Opcode::SymLink => self.symlink(),
+            Opcode::Link => self.link(),
+            Opcode::Create => self.create(),
+            Opcode::TmpFile => self.tmpfile(),
+            Opcode::Unlink => self.unlink(),
+            Opcode::RmDir => self.rmdir(),
+            Opcode::Rename | Opcode::Rename2 => self.rename(opcode),
+            Opcode::Open => self.open(),
+            Opcode::Release => self.release(),
+            Opcode::Read => self.read(),
+            Opcode::Write => self.write(),
+            Opcode::Fsync | Opcode::FsyncDir => self.fsync(),
+            Opcode::Fallocate => self.fallocate(),
+            Opcode::Lseek => self.lseek(),
+            Opcode::CopyFileRange => self.copy_file_range(),
+            Opcode::GetAttr => self.getattr(),
+            Opcode::SetAttr => self.setattr(),
+            Opcode::ReadLink => self.readlink(),
+            Opcode::StatFs => self.statfs(),
+            Opcode::SetXattr => self.setxattr(),
+            Opcode::GetXattr => self.getxattr(),
+            Opcode::ListXattr => self.listxattr(),
+            Opcode::RemoveXattr => self.removexattr(),
+            Opcode::Ioctl => self.ioctl(),
+            Opcode::ReadDir => self.readdir(),
+            Opcode::ReadDirPlus => self.readdirplus(),
+            Opcode::Forget => self.forget(),
+            Opcode::BatchForget => self.batch_forget(),
+            Opcode::SyncFs => self.server.sync().map(|()| 0),
+            Opcode::Destroy => {
+                // The caller of `Server::end` reports the error.
+                let _ = self.server.end();
+                Ok(0)
+            }
+            // Admitted above.
+            Opcode::OpenDir if admission.asks() => self.opendir(),
+            Opcode::ReleaseDir | Opcode::Access if admission.asks() => Ok(0),
+            // The kernel sends its cache before a flush. It opens directories by itself and caches
+            // their entries. It asks for access only where every user has all rights. After ENOSYS
+            // it does not ask for any of these again.
+            Opcode::Flush | Opcode::OpenDir | Opcode::ReleaseDir | Opcode::Access => {
+                Err(Errno(libc::ENOSYS))
+            }
+            // No operation can be interrupted.
+            Opcode::Init | Opcode::Interrupt => Err(Errno(libc::ENOSYS)),
+        }
+    }
+
     /// The argument structure.
     pub(crate) fn arg<T: FromBytes>(&self) -> Result<T> {
         Ok(T::read_from_prefix(self.op).map_err(|_| Errno(libc::EINVAL))?.0)

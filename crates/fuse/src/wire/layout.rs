@@ -26,6 +26,11 @@ macro_rules! opcodes {
             pub(crate) fn of(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
+
+            /// Its name.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),* }
+            }
         }
     };
 }

@@ -208,6 +208,7 @@ fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid:
 
 /// Commits `tid`, the running transaction. The caller has the turn.
 fn commit(journal: &Journal, tid: Tid) -> Result<()> {
+    let begin = Instant::now();
     journal.gate.drain(tid, &journal.control, &journal.left);
     let mut control = journal.control.lock();
     let last = control.stop;
@@ -248,6 +249,7 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
         area.end_transaction()?;
     }
 
+    journal.counts.count(content.blocks.len(), begin.elapsed());
     withdraw(journal, &forgotten);
     journal.queue.push(content, extent);
     journal.set_durable(tid);

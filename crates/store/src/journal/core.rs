@@ -23,6 +23,7 @@ use super::handle::{Handle, Reservation};
 use super::log::Log;
 use super::seam::{Admission, AdmissionFactory, Joined, Joiner};
 use super::slot::{JournalSlot, SlotRef};
+use super::statistics::CommitCounts;
 use super::waiters::{CommitGroup, Waiters};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
@@ -102,6 +103,8 @@ pub(crate) struct Journal {
     durable: AtomicU64,
     /// Newest complete transaction: durable, and the objects are notified. Release and Acquire.
     complete: AtomicU64,
+    /// Stored by the thread with the turn to commit.
+    pub(super) counts: CommitCounts,
 }
 
 /// In effect no time limit, and short enough to be added to any instant.
@@ -154,6 +157,7 @@ impl Journal {
             queue: CheckpointQueue::new(),
             durable: AtomicU64::new(u64::from(durable.0)),
             complete: AtomicU64::new(u64::from(durable.0)),
+            counts: CommitCounts::default(),
         }
     }
 
@@ -587,6 +591,12 @@ impl Journal {
         }
         let cause = self.cause.get().cloned().unwrap_or_else(|| Arc::from("unknown cause"));
         Err(Error::Aborted(cause))
+    }
+
+    /// The first cause of an abort; none while the journal works and after an orderly end.
+    pub(super) fn abort_cause(&self) -> Option<String> {
+        let closed = self.closed.load(Ordering::Acquire);
+        self.cause.get().filter(|_| !closed).map(|cause| cause.to_string())
     }
 
     /// Stops the journal for good because the store is closed, unless it was aborted before.

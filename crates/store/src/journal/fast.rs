@@ -197,6 +197,7 @@ impl Journal {
         control.fast.ended = control.fast.next;
         if matches!(written, Ok(true)) {
             control.fast.good = control.fast.next;
+            self.counts.count_fast();
         } else {
             // No space, or the device failed: a full commit makes space, or reports the error.
             self.fast.barred.store(mark(tid), Ordering::Release);

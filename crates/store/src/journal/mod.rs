@@ -39,6 +39,7 @@ mod recovery;
 mod seam;
 mod sink;
 mod slot;
+mod statistics;
 mod supersede;
 mod waiters;
 
@@ -52,6 +53,7 @@ pub use seam::AdmissionFactory;
 #[cfg(feature = "lab")]
 pub use seam::{Access, Admission, Joined, Joiner};
 pub use sink::{Dirty, Phase, RenderSink};
+pub use statistics::JournalStatistics;
 pub(crate) use supersede::supersede;
 
 use crate::{Error, Result};

@@ -128,6 +128,11 @@ impl Jbd2Log {
         self.distance(ends.tail, ends.head)
     }
 
+    /// The used blocks of the circular log, and all of them.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        (self.used().into(), self.size().into())
+    }
+
     fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { self.size() - (from - to) }
     }

@@ -109,6 +109,14 @@ impl Log {
         }
     }
 
+    /// The used blocks of the log, and all of them.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        match self {
+            Log::InPlace => (0, 0),
+            Log::Jbd2(log) => log.usage(),
+        }
+    }
+
     pub(super) fn wants_checkpoint(&self) -> bool {
         matches!(self, Log::Jbd2(log) if log.wants_checkpoint())
     }

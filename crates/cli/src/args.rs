@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Mount an image over FUSE; returns once it is mounted
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Mount(crate::commands::mount::Args),
+    /// Show what a mount does: operations, latencies, caches, commits, errors
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Status(crate::commands::status::Args),
     /// Check an image and replay its journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
     /// Show the superblock of an image and how fragmented its free space is

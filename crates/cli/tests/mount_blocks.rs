@@ -11,6 +11,8 @@ mod contents;
 mod full;
 #[path = "mount/operations.rs"]
 mod operations;
+#[path = "mount/status.rs"]
+mod status;
 #[path = "mount/support.rs"]
 #[allow(dead_code)]
 mod support;

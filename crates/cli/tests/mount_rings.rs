@@ -23,6 +23,8 @@ mod memory;
 mod operations;
 #[path = "mount/options.rs"]
 mod options;
+#[path = "mount/status.rs"]
+mod status;
 #[path = "mount/support.rs"]
 mod support;
 #[path = "mount/trees.rs"]

@@ -18,6 +18,8 @@ mod read;
 mod remove;
 mod replay;
 mod stat;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) mod status;
 mod symbolic;
 pub(crate) mod tar;
 mod tree;
@@ -33,6 +35,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Mkfs(args) => return mkfs::run(&args),
         #[cfg(all(feature = "mount", target_os = "linux"))]
         Command::Mount(args) => return mount::run(&args),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
+        Command::Status(args) => status::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
         Command::Cp(args) => return cp::run(&args),

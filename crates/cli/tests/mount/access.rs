@@ -56,6 +56,10 @@ do
     as $mounter $N mount -f --threads 3 -o $words $PWD/image $PWD/m > log 2>&1 & server=$!
     for i in $(seq 400); do grep -q " $PWD/m fuse" /proc/mounts && break; sleep .02; done
     grep -q " $PWD/m fuse" /proc/mounts || fail "no mount: $(cat log)"
+    when="mounted"
+    may $mounter yes "the status" $N status $PWD/m
+    may 0 yes "the status" $N status $PWD/m
+    may $other no "the status" $N status $PWD/m
     for round in 1 2 3; do
         # In the second round, and the third, the kernel knows all files.
         when="round $round"

@@ -12,6 +12,7 @@ mod kills;
 mod memory;
 mod operations;
 mod options;
+mod status;
 mod support;
 mod trees;
 

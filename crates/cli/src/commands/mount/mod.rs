@@ -4,6 +4,7 @@ mod background;
 mod memory;
 mod notify;
 pub(crate) mod options;
+mod report;
 mod serve;
 mod unmount;
 mod utab;

@@ -2,6 +2,7 @@
 //! closes.
 
 use super::options::Options;
+use super::report::{self, Reporter};
 use super::utab::UtabEntry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result, complain};
@@ -26,6 +27,8 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     let image = std::fs::canonicalize(&args.image)
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
+    // Afterwards a relative path is useless, and a request to the mount would wait for this thread.
+    let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
     // Before the image is marked as in use.
     DeviceMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
@@ -63,9 +66,11 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         background::leave()?;
     }
     memory::watch(&volume);
+    let reporter = Reporter::new(&server, &name, &point, rings);
+    let status = report::listen(reporter, &point);
     notify::send_state(notify::READY);
     let served = serve();
-    drop((entry, claim));
+    drop((entry, claim, status));
     notify::send_state(notify::STOPPING);
     let ended = server.end();
     served.map_err(|error| failed(format!("{name}: {error}")))?;

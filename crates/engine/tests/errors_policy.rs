@@ -184,3 +184,23 @@ fn data_errors_are_no_damage_of_the_volume() {
     volume.close().unwrap();
     assert_eq!(on_device(device.inner()).error_count.get(), 0);
 }
+
+#[test]
+fn an_observer_learns_of_damage_also_on_a_read_only_volume() {
+    let base = need!(base());
+    for read_only in [false, true] {
+        let copy = Arc::new(base.device.snapshot());
+        copy.write_at(base.dir.1.0 * BLOCK + 4, &[3]).unwrap();
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let list = Arc::clone(&seen);
+        let observe = move |error: &Error| list.lock().unwrap().push(error.to_string());
+        let how = options(ErrorPolicy::Continue).read_only(read_only).on_damage(observe);
+        let volume = Inodes::open(copy, &how).unwrap();
+        // A missing name is no damage.
+        volume.lookup(&Cred::root(), ROOT_INO, b"missing").unwrap_err();
+        assert!(seen.lock().unwrap().is_empty());
+        let error = volume.lookup(&Cred::root(), base.dir.0, b"inside").unwrap_err();
+        assert_eq!(*seen.lock().unwrap(), [error.to_string()]);
+        volume.close().unwrap();
+    }
+}

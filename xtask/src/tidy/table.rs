@@ -59,6 +59,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("cred", 0),
             ("attr", 0),
             ("policy", 0),
+            ("observer", 1),
             ("recovered", 0),
             ("alloc", 4),
             ("map", 5),

@@ -79,6 +79,7 @@ impl Fs {
             return error;
         }
         let Some(damage) = Damage::of(&error) else { return error };
+        self.observer.observe(&error);
         if self.store.is_read_only() || (self.is_read_only() && !self.is_aborted()) {
             return error;
         }

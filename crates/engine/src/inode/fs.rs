@@ -24,6 +24,7 @@ use crate::alloc::{BlockAlloc, BlockKind, InodeAlloc, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{self, MapCx, MapKind, MapRoot};
+use crate::observer::DamageObserver;
 use crate::policy::ErrorPolicy;
 use crate::xattr::ShareCache;
 
@@ -51,6 +52,8 @@ pub(crate) struct Fs {
     /// The constant fields of the superblock, which can be read without its lock.
     pub(crate) fixed: FixedSuper,
     pub(crate) policy: ErrorPolicy,
+    /// Learns of damage.
+    pub(super) observer: DamageObserver,
     /// [volume.rename] Held while a directory moves between directories.
     pub(crate) rename: Mutex<()>,
     /// The phase, which says whether changes are refused. Relaxed: a change that misses it
@@ -84,6 +87,7 @@ pub(crate) struct FsParts {
     #[cfg(feature = "lab")]
     pub(crate) direct: DirectChoice,
     pub(crate) policy: ErrorPolicy,
+    pub(crate) observer: DamageObserver,
     pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
     /// Bytes of idle inodes that the cache keeps.
@@ -114,6 +118,7 @@ impl Fs {
             #[cfg(feature = "lab")]
             direct: parts.direct,
             policy: parts.policy,
+            observer: parts.observer,
             rename: Mutex::new(&locks::RENAME, ()),
             phase: Phase::new(parts.read_only),
             damage: Mutex::new(&locks::DAMAGE, None),

@@ -236,6 +236,7 @@ pub(super) fn build_layers(
         #[cfg(feature = "lab")]
         direct: options.replacements.direct,
         policy,
+        observer: options.observer.clone(),
         commit_interval: options.commit_interval,
         read_only: found.read_only.is_some(),
         inode_bytes: options.cache_parts().1,

@@ -4,6 +4,8 @@ use nextent_ondisk::DiskTime;
 use nextent_sync::Duration;
 
 use super::Replacements;
+use crate::error::Error;
+use crate::observer::DamageObserver;
 use crate::policy::ErrorPolicy;
 
 /// Bounds of the default cache size.
@@ -20,6 +22,7 @@ pub struct OpenOptions {
     pub(super) read_only: bool,
     pub(super) no_recovery: bool,
     pub(super) errors: Option<ErrorPolicy>,
+    pub(super) observer: DamageObserver,
     pub(super) commit_interval: Duration,
     pub(super) now: Option<DiskTime>,
     pub(super) bypass_journal: bool,
@@ -50,6 +53,14 @@ impl OpenOptions {
     /// What to do about damage. `None`, the default, is the superblock's policy.
     pub fn errors(mut self, policy: impl Into<Option<ErrorPolicy>>) -> Self {
         self.errors = policy.into();
+        self
+    }
+
+    /// A function that gets each error that reports damage of the volume, or that the journal has
+    /// stopped, for a log. The thread that found the damage calls it, and may hold locks of files,
+    /// so the function must not call the volume.
+    pub fn on_damage(mut self, observe: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.observer = DamageObserver::new(observe);
         self
     }
 
@@ -112,6 +123,7 @@ impl Default for OpenOptions {
             read_only: false,
             no_recovery: false,
             errors: None,
+            observer: DamageObserver::default(),
             commit_interval: Duration::from_secs(5),
             now: None,
             bypass_journal: false,

@@ -1,6 +1,6 @@
 //! Failures of commands: one line on stderr and an exit code.
 
-use crate::show;
+use crate::log::{self, Level};
 use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -89,12 +89,10 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Prints a line on standard error and escapes it. Every message goes through here, so that no name
-/// in it sends control characters to a terminal.
+/// Reports an error or a warning on one line; see [`log`](crate::log). Every message goes through
+/// there, so that no name in it sends control characters to a terminal.
 pub(crate) fn complain(text: &str) {
-    let line = format!("nextent: {}\n", show::line(text));
-    // Standard error may be closed.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    log::write(Level::Error, text);
 }
 
 /// Makes panics print by [`complain`]: their text may have a name in it.

@@ -16,6 +16,7 @@ mod generate;
 mod image;
 mod listing;
 mod location;
+mod log;
 mod names;
 mod show;
 mod size;

@@ -9,6 +9,7 @@ mod errors;
 mod faults;
 mod full;
 mod kills;
+mod log;
 mod memory;
 mod operations;
 mod options;

@@ -42,7 +42,8 @@ pub(super) fn run() -> Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
 
-/// Reports the mount to the caller, and leaves the caller's terminal, directory and streams.
+/// Reports the mount to the caller, and leaves the caller's terminal, directory and streams. From
+/// here on messages go to the system's log.
 pub(super) fn leave() -> Result<()> {
     let leaving = || "leaving the terminal".to_owned();
     // Fails only for the leader of a session, which has its own session already.
@@ -51,6 +52,7 @@ pub(super) fn leave() -> Result<()> {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null").context(leaving)?;
     let mut stdout = std::io::stdout();
     stdout.write_all(MOUNTED).and_then(|()| stdout.flush()).context(leaving)?;
+    crate::log::use_system_log();
     rustix::stdio::dup2_stderr(&null).context(leaving)?;
     // Last, since the caller exits when this closes.
     rustix::stdio::dup2_stdout(&null).context(leaving)?;

@@ -1,4 +1,4 @@
-//! A thread that frees cached memory while a volume is mounted.
+//! A thread that frees cached memory while a volume is mounted, and logs the end of its journal.
 //!
 //! | when | what is freed |
 //! |---|---|
@@ -8,6 +8,7 @@
 //!
 //! Requests keep the caches within their bounds themselves. No request waits for this thread.
 
+use super::events::Events;
 use nextent::inodes::{Inodes, Shrink};
 use nextent_sync::{Arc, Duration, Weak, memory_pressure, release_memory, sleep, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,14 +26,20 @@ const WORTH: usize = 1 << 20;
 
 /// Starts the thread, which ends some time after the volume is dropped. If it cannot start, only
 /// the bounds of the caches limit memory.
-pub(super) fn watch(volume: &Arc<Inodes>) {
+pub(super) fn watch(volume: &Arc<Inodes>, events: Events) {
     let volume = Arc::downgrade(volume);
-    let watch = move || Watch { volume, pressure: memory_pressure(), known: 0, rounds: 0 }.run();
+    let watch = move || {
+        let pressure = memory_pressure();
+        Watch { volume, events, stopped: false, pressure, known: 0, rounds: 0 }.run();
+    };
     let _ = thread::Builder::new().name("nextent-memory".to_owned()).spawn(watch);
 }
 
 struct Watch {
     volume: Weak<Inodes>,
+    events: Events,
+    /// The end of the journal was logged.
+    stopped: bool,
     /// Polls ready (`POLLPRI`) when memory is short.
     pressure: Option<File>,
     /// The highest count of inodes in memory or pinned since the kernel last forgot many.
@@ -46,6 +53,7 @@ impl Watch {
         loop {
             let short = self.wait();
             let Some(volume) = self.volume.upgrade() else { return };
+            self.events.check_journal(&volume, &mut self.stopped);
             self.look(&volume, short);
         }
     }

@@ -1,6 +1,7 @@
 //! `mount`: serves a volume over FUSE, in the foreground or background; exit codes of mount(8).
 
 mod background;
+mod events;
 mod memory;
 mod notify;
 pub(crate) mod options;

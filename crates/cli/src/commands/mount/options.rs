@@ -1,5 +1,6 @@
 //! The options of `-o`: those of fuse2fs and mount(8). Each is implemented or refused by name.
 
+use crate::log::Level;
 use crate::size;
 use nextent::ErrorPolicy;
 use nextent_fuse::{Allow, MountFlag};
@@ -14,6 +15,7 @@ pub(super) struct Options {
     pub(super) errors: Option<ErrorPolicy>,
     pub(super) commit: Option<Duration>,
     pub(super) cache_bytes: Option<u64>,
+    pub(super) log_level: Option<Level>,
     pub(super) direct: bool,
     pub(super) no_acl: bool,
     pub(super) no_atime: bool,
@@ -43,6 +45,8 @@ Options of -o, separated by commas; others are refused:
   commit=SECONDS        the longest time until a change is committed (default: 5)
   cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
                         memory of the system and the control group, at most 96m)
+  log_level=LEVEL       the messages to write: error, warning or info; default: info in a log,
+                        warning on standard error
   direct                bypass the host's page cache for the image
   direct_io             do not cache contents of files in the kernel, except of mapped files: large
                         reads and writes become faster, small and repeated ones slower
@@ -74,6 +78,9 @@ directory (`sync FILE`) makes changes durable, and so does the commit interval (
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 
+With -f, messages go to standard error, with levels if that is systemd's journal. In the background
+they go to the system's log (/dev/log: the journal, or a syslog daemon).
+
 Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
 32 not mounted. With NOTIFY_SOCKET set, as by systemd for Type=notify, READY=1 reports the mount.";
 
@@ -90,6 +97,7 @@ pub(crate) const WORDS: &[&str] = &[
     "errors=panic",
     "commit=",
     "cache_size=",
+    "log_level=",
     "direct",
     "direct_io",
     "acl",
@@ -207,6 +215,10 @@ impl Options {
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
             }
             "cache_size" => self.cache_bytes = Some(size::bytes(value).map_err(bad)?),
+            "log_level" => match Level::named(value) {
+                Some(level) => self.log_level = Some(level),
+                None => return Err(bad("error, warning or info".into())),
+            },
             "fsname" => self.source = Some(value.to_owned()),
             "data" if value == "ordered" => {}
             "data" => return Err(bad("only data=ordered is supported".into())),
@@ -280,6 +292,7 @@ mod tests {
             ("commit=soon", "seconds"),
             ("offset=x", "offset"),
             ("cache_size=much", "cache_size"),
+            ("log_level=much", "log_level"),
             ("noload,rw", "norecovery forbids rw"),
             ("data=journal", "only data=ordered"),
             ("no_default_opts", "`no_default_opts`"),

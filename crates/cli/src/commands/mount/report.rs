@@ -2,7 +2,7 @@
 //! socket.
 
 use crate::commands::status::socket;
-use crate::failure::complain;
+use crate::log::{self, Level};
 use nextent_fuse::{BOUNDS, Mounted, RequestStatistics, Server};
 use nextent_sync::{Arc, Duration, Instant, Weak, now, thread};
 use rustix::net::sockopt::socket_peercred;
@@ -24,12 +24,17 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(server: &Arc<Server>, image: &str, point: &Path, rings: bool) -> Self {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        image: &str,
+        point: &Path,
+        transport: &'static str,
+    ) -> Self {
         Self {
             server: Arc::downgrade(server),
             image: image.to_owned(),
             point: point.display().to_string(),
-            transport: if rings { "io_uring" } else { "/dev/fuse" },
+            transport,
             since: now(),
         }
     }
@@ -115,7 +120,7 @@ pub(super) fn listen(reporter: Reporter, point: &Path) -> Option<StatusSocket> {
     match bind(mounted.device).and_then(serve) {
         Ok(socket) => Some(socket),
         Err(error) => {
-            complain(&format!("no socket for `nextent status`: {error}"));
+            log::write(Level::Warning, &format!("no socket for `nextent status`: {error}"));
             None
         }
     }

@@ -1,11 +1,13 @@
 //! Mounts in the foreground: opens the image, mounts, answers requests until the mount ends,
 //! closes.
 
+use super::events::Events;
 use super::options::Options;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
-use crate::failure::{Failure, Result, complain};
+use crate::failure::{Failure, Result};
+use crate::log::{self, Level};
 use crate::show;
 use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
@@ -32,12 +34,14 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     // Before the image is marked as in use.
     DeviceMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
-    let OpenVolume { volume, block_device, claim } = open(&image, options)?;
+    let events = Events::new(&name);
+    let OpenVolume { volume, block_device, claim } = open(&image, options, &events)?;
     let volume = Arc::new(volume);
     let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
     // The kernel opens the device exclusively for the mount.
     drop(claim);
+    let transport = if rings { "io_uring" } else { "/dev/fuse" };
     let mut made = make(rings, &server, args, &setup);
     let mut claim = None;
     if let (Err(MountError::Refused(error)), Some(_)) = (&made, &setup.block_device)
@@ -62,19 +66,25 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         Some(_) => None,
         None => UtabEntry::new(&setup.source, &args.mountpoint),
     };
-    if args.notify_when_mounted {
-        background::leave()?;
-    }
-    memory::watch(&volume);
-    let reporter = Reporter::new(&server, &name, &point, rings);
+    // Before the caller knows that it may ask.
+    let reporter = Reporter::new(&server, &name, &point, transport);
     let status = report::listen(reporter, &point);
+    match args.notify_when_mounted {
+        true => background::leave()?,
+        false => log::find_journal(),
+    }
+    log::set_level(options.log_level.unwrap_or_else(log::default_level));
+    events.mounted(&point.display().to_string(), transport, &volume);
+    memory::watch(&volume, events.clone());
     notify::send_state(notify::READY);
     let served = serve();
     drop((entry, claim, status));
     notify::send_state(notify::STOPPING);
     let ended = server.end();
     served.map_err(|error| failed(format!("{name}: {error}")))?;
-    ended.map_err(|error| failed(format!("{name}: close: {error}")))
+    ended.map_err(|error| failed(format!("{name}: close: {error}")))?;
+    events.unmounted();
+    Ok(())
 }
 
 /// The options of the mount and of the server.
@@ -153,7 +163,7 @@ struct OpenVolume {
     claim: Option<File>,
 }
 
-fn open(image: &Path, options: &Options) -> Result<OpenVolume> {
+fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> {
     let file = FileOptions::new()
         .read_only(options.read_only)
         .fall_back_to_read_only(true)
@@ -166,6 +176,10 @@ fn open(image: &Path, options: &Options) -> Result<OpenVolume> {
         .read_only(options.read_only)
         .no_recovery(options.no_recovery)
         .errors(options.errors)
+        .on_damage({
+            let events = events.clone();
+            move |error| events.damage(error)
+        })
         .cache_bytes(options.cache_bytes);
     if let Some(commit) = options.commit {
         how = how.commit_interval(commit);
@@ -178,7 +192,7 @@ fn open(image: &Path, options: &Options) -> Result<OpenVolume> {
         return Err(failed(format!("{}: {why}; check it with fsck -f", show::path(image))));
     }
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
-        complain(&format!("{}: mounted read-only: {why}", show::path(image)));
+        log::write(Level::Warning, &format!("{}: mounted read-only: {why}", show::path(image)));
     }
     Ok(OpenVolume { volume, block_device, claim })
 }

@@ -1,0 +1,122 @@
+//! Messages with levels, on standard error or in the system's log.
+//!
+//! | destination | a message |
+//! |---|---|
+//! | standard error | `nextent: TEXT` |
+//! | standard error, if that is systemd's journal | `<PRIORITY>TEXT`, from which the journal takes the level |
+//! | the system's log, for a server in the background | a datagram to `/dev/log`, which systemd's journal and syslog daemons read |
+//!
+//! Every message is escaped, so that no name in it sends control characters to a terminal. Sources:
+//! RFC 3164 for the datagram, sd-daemon(3) for the prefix.
+
+use crate::show;
+use nextent_sync::OnceLock;
+use nextent_sync::atomic::{AtomicU8, Ordering};
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+
+/// The importance of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Something failed.
+    Error,
+    /// Something works, but not as asked for.
+    Warning,
+    /// The life of a server.
+    Info,
+}
+
+/// The system's log.
+const SYSTEM_LOG: &str = "/dev/log";
+/// The facility of syslog(3) for daemons, in its place above the priority.
+const DAEMON: u8 = 3 << 3;
+
+/// The least important priority that is written. Relaxed: set before the server serves.
+static LEAST: AtomicU8 = AtomicU8::new(4);
+/// Where messages go, if not to standard error as text.
+static DESTINATION: OnceLock<Destination> = OnceLock::new();
+
+enum Destination {
+    /// Standard error is systemd's journal.
+    Journal,
+    /// The system's log, if there is one.
+    System(Option<UnixDatagram>),
+}
+
+impl Level {
+    /// The level with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "error" => Some(Self::Error),
+            "warning" => Some(Self::Warning),
+            "info" => Some(Self::Info),
+            _ => None,
+        }
+    }
+
+    /// The priority of syslog(3).
+    fn priority(self) -> u8 {
+        match self {
+            Self::Error => 3,
+            Self::Warning => 4,
+            Self::Info => 6,
+        }
+    }
+}
+
+/// [`Level::Info`] in a log, [`Level::Warning`] on standard error.
+pub(crate) fn default_level() -> Level {
+    if DESTINATION.get().is_some() { Level::Info } else { Level::Warning }
+}
+
+/// Writes messages up to `level` from now on. Before, errors and warnings are written.
+pub(crate) fn set_level(level: Level) {
+    LEAST.store(level.priority(), Ordering::Relaxed);
+}
+
+/// Writes a message of one line.
+pub(crate) fn write(level: Level, text: &str) {
+    let priority = level.priority();
+    if priority > LEAST.load(Ordering::Relaxed) {
+        return;
+    }
+    let text = show::line(text);
+    let line = match DESTINATION.get() {
+        None => format!("nextent: {text}\n"),
+        Some(Destination::Journal) => format!("<{priority}>{text}\n"),
+        Some(Destination::System(None)) => return,
+        Some(Destination::System(Some(log))) => {
+            let line = format!("<{}>nextent[{}]: {text}", DAEMON | priority, std::process::id());
+            // The log may have been restarted.
+            if log.send(line.as_bytes()).is_err() && log.connect(SYSTEM_LOG).is_ok() {
+                let _ = log.send(line.as_bytes());
+            }
+            return;
+        }
+    };
+    // Standard error may be closed.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Finds out whether standard error is systemd's journal, as for a service.
+pub(crate) fn find_journal() {
+    let said = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let is_it = rustix::fs::fstat(rustix::stdio::stderr())
+        .is_ok_and(|found| said == format!("{}:{}", found.st_dev, found.st_ino));
+    if is_it {
+        let _ = DESTINATION.set(Destination::Journal);
+    }
+}
+
+/// Sends messages to the system's log from now on; a server in the background calls this. Keeps the
+/// journal if that is standard error.
+pub(crate) fn use_system_log() {
+    let connect = || {
+        let log = UnixDatagram::unbound().ok()?;
+        // A log that does not read must not stop the server.
+        log.set_nonblocking(true).ok()?;
+        let _ = log.connect(SYSTEM_LOG);
+        Some(log)
+    };
+    let _ = DESTINATION.set(Destination::System(connect()));
+}

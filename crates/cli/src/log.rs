@@ -76,10 +76,18 @@ pub(crate) fn set_level(level: Level) {
 
 /// Writes a message of one line.
 pub(crate) fn write(level: Level, text: &str) {
-    let priority = level.priority();
-    if priority > LEAST.load(Ordering::Relaxed) {
-        return;
+    if level.priority() <= LEAST.load(Ordering::Relaxed) {
+        put(level, text);
     }
+}
+
+/// Writes a line that the user has asked for, whatever the level.
+pub(crate) fn write_asked(text: &str) {
+    put(Level::Info, text);
+}
+
+fn put(level: Level, text: &str) {
+    let priority = level.priority();
     let text = show::line(text);
     let line = match DESTINATION.get() {
         None => format!("nextent: {text}\n"),

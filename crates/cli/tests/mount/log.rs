@@ -84,6 +84,30 @@ fn the_level_decides_and_the_journal_gets_priorities() {
     e2fs::assert_clean(&image);
 }
 
+#[test]
+fn a_signal_writes_the_status_whatever_the_level() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let log = dir.path().join("log");
+    let mount = need!(Mount::by(logging_to(&log), &image, "log_level=error"));
+    for n in 0..30 {
+        std::fs::write(mount.join(&format!("f{n}")), "text").unwrap();
+    }
+    // The mount exists a moment before the server handles signals.
+    let point = text(mount.path());
+    wait_until("status", || run(&["status", point]).status.success());
+    let server = mount.server().to_string();
+    assert!(Command::new("kill").args(["-USR1", &server]).status().unwrap().success());
+    let written = || std::fs::read_to_string(&log).unwrap();
+    wait_until("written", || written().lines().any(|line| line.starts_with("nextent: create ")));
+    let line =
+        written().lines().find(|line| line.starts_with("nextent: create ")).map(str::to_owned);
+    assert_eq!(line.unwrap().split_whitespace().nth(2), Some("30"), "{}", written());
+    assert!(written().contains(point) && written().contains(text(&image)), "{}", written());
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
 /// The system's log, as long as this exists, on a machine that has none.
 struct SystemLog(UnixDatagram);
 

@@ -7,6 +7,7 @@ mod notify;
 pub(crate) mod options;
 mod report;
 mod serve;
+mod signals;
 mod unmount;
 mod utab;
 

@@ -79,7 +79,9 @@ directory (`sync FILE`) makes changes durable, and so does the commit interval (
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 
 With -f, messages go to standard error, with levels if that is systemd's journal. In the background
-they go to the system's log (/dev/log: the journal, or a syslog daemon).
+they go to the system's log (/dev/log: the journal, or a syslog daemon). On SIGUSR1 the server
+writes its status there, as `nextent status` shows it. SIGTERM, SIGINT and SIGHUP unmount as soon
+as no file is in use.
 
 Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
 32 not mounted. With NOTIFY_SOCKET set, as by systemd for Type=notify, READY=1 reports the mount.";

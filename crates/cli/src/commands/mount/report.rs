@@ -108,7 +108,7 @@ impl Drop for StatusSocket {
 
 /// Starts the thread that answers `nextent status` for the mount at `point`, a canonical path.
 /// Without it the mount works, so a failure is only printed.
-pub(super) fn listen(reporter: Reporter, point: &Path) -> Option<StatusSocket> {
+pub(super) fn listen(reporter: Arc<Reporter>, point: &Path) -> Option<StatusSocket> {
     let mounted = Mounted::at(point)?;
     let serve = |(place, listener): (PathBuf, UnixListener)| {
         let answer = move || {

@@ -5,7 +5,7 @@ use super::events::Events;
 use super::options::Options;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
-use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
+use super::{Args, FAILED, SYSTEM, background, memory, notify, signals, usage};
 use crate::failure::{Failure, Result};
 use crate::log::{self, Level};
 use crate::show;
@@ -16,13 +16,10 @@ use nextent_fuse::{
     Admission, BlockSource, DeviceMount, MountError, RingMount, Served, Server, Setup, Transport,
     Unmount,
 };
-use nextent_sync::{Arc, Duration, thread};
+use nextent_sync::Arc;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
-
-/// The time between two tries to unmount after a signal, while files are in use.
-const TRIES: Duration = Duration::from_millis(200);
 
 /// Serves until unmounted. All changes are durable when this returns without an error.
 pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
@@ -60,14 +57,15 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
             return Err(refused(&name, &error));
         }
     };
-    end_on_signals(unmounter)?;
+    let reporter = Arc::new(Reporter::new(&server, &name, &point, transport));
+    let signals = signals::handle(unmounter, Arc::clone(&reporter));
+    signals.map_err(|error| failed(format!("{name}: {error}")))?;
     // For a block device umount(2) itself waits.
     let entry = match setup.block_device {
         Some(_) => None,
         None => UtabEntry::new(&setup.source, &args.mountpoint),
     };
     // Before the caller knows that it may ask.
-    let reporter = Reporter::new(&server, &name, &point, transport);
     let status = report::listen(reporter, &point);
     match args.notify_when_mounted {
         true => background::leave()?,
@@ -230,14 +228,4 @@ fn refused(image: &str, error: &MountError) -> Failure {
         }
         _ => failed(text),
     }
-}
-
-/// Makes SIGTERM, SIGINT and SIGHUP unmount as soon as no file is in use.
-fn end_on_signals(mut unmount: Unmount) -> Result<()> {
-    let handler = move || {
-        while unmount().is_err() {
-            thread::sleep(TRIES);
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|error| failed(error.to_string()))
 }

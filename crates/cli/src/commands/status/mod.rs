@@ -83,3 +83,8 @@ fn ask(mounted: &Mounted) -> std::io::Result<Value> {
     stream.take(LONGEST).read_to_string(&mut answer)?;
     serde_json::from_str(&answer).map_err(std::io::Error::other)
 }
+
+/// The status as text, for a server's log.
+pub(crate) fn as_text(status: &Value) -> String {
+    text::format(status)
+}

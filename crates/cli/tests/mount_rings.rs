@@ -7,6 +7,8 @@ mod access;
 mod attributes;
 #[path = "mount/blocks.rs"]
 mod blocks;
+#[path = "mount/coherence.rs"]
+mod coherence;
 #[path = "mount/contents.rs"]
 mod contents;
 #[path = "mount/errors.rs"]

@@ -4,6 +4,7 @@
 
 mod access;
 mod blocks;
+mod coherence;
 mod contents;
 mod errors;
 mod faults;

@@ -24,7 +24,6 @@ const DONT_MASK: u64 = 1 << 6;
 const IOCTL_DIR: u64 = 1 << 11;
 const READDIRPLUS: u64 = 1 << 13;
 const READDIRPLUS_AUTO: u64 = 1 << 14;
-const ASYNC_DIRECT: u64 = 1 << 15;
 const PARALLEL_DIRECTORIES: u64 = 1 << 18;
 const POSIX_ACL: u64 = 1 << 20;
 const MAX_PAGES: u64 = 1 << 22;
@@ -44,7 +43,6 @@ const WANTED: u64 = ASYNC_READ
     | IOCTL_DIR
     | READDIRPLUS
     | READDIRPLUS_AUTO
-    | ASYNC_DIRECT
     | PARALLEL_DIRECTORIES
     | MAX_PAGES
     | CACHE_SYMLINKS

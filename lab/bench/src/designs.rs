@@ -19,7 +19,7 @@ pub fn named(name: &str) -> Result<Design, Failure> {
 /// As [`named`].
 pub(crate) fn as_in_kernels(name: &str) -> Result<Design, Failure> {
     let design = named(name)?;
-    Ok(if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design })
+    Ok(if design.has_historical_locks() { design.with_locks(LockKind::Spin) } else { design })
 }
 
 /// All presets by date, each followed by its variants with options.

@@ -178,7 +178,7 @@ impl Plan {
         // The timed runs have created the image file.
         let made = request.image.as_ref().is_some_and(|path| path.exists());
         request.image_size = Some(self.image_bytes).filter(|_| !made);
-        request.lock_kind = request.lock_kind.filter(|_| design.has_old_locks());
+        request.lock_kind = request.lock_kind.filter(|_| design.has_historical_locks());
         Request {
             targets: vec!["engine".to_owned()],
             designs: vec![design.to_string()],
@@ -355,7 +355,7 @@ fn designs(request: &Request) -> Result<Vec<Design>, Failure> {
         [] => vec![Design::default()],
         names => names.iter().map(|name| designs::named(name)).collect::<Result<_, _>>()?,
     };
-    if request.lock_kind.is_some() && !chosen.iter().any(Design::has_old_locks) {
+    if request.lock_kind.is_some() && !chosen.iter().any(Design::has_historical_locks) {
         let why = "no chosen design has historical locks, as ext4-2.6.33 has";
         return Err(Failure::usage(format!("--lock-kind: {why}")));
     }
@@ -366,7 +366,11 @@ fn designs(request: &Request) -> Result<Vec<Design>, Failure> {
         // The option does not concern designs without historical locks.
         _ => Ok(chosen
             .into_iter()
-            .map(|design| if design.has_old_locks() { design.with_locks(kind) } else { design })
+            .map(
+                |design| {
+                    if design.has_historical_locks() { design.with_locks(kind) } else { design }
+                },
+            )
             .collect()),
     }
 }

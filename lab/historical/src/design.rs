@@ -1,20 +1,19 @@
-//! Designs: how blocks are allocated and freed, which locks direct writes take, and what a handle
-//! of the journal takes, as a value chosen when a volume is opened.
+//! Designs: the block allocator, the locks of direct writes and the journal's gate, chosen when a
+//! volume is opened.
 //!
-//! A [`Design`] is made of a few small strategies: what excludes threads from each other, where a
-//! search begins, how it goes through the groups, how free space is counted, what keeps freed
-//! blocks back until that is durable, how threads get into a transaction, and which locks direct
-//! writes take. Each named preset is one that ext3 or ext4 had or was offered, except `nextent`,
-//! the default. Designs differ in their locks, never in the format on disk, so any of them may open
-//! what another has left.
+//! A [`Design`] consists of strategies: exclusion between threads, the start of a search, its order
+//! of the groups, the counts of free space, the records of freed blocks, the journal's admission,
+//! and the locks of direct writes. Each preset is a design of ext3 or ext4, or one that was
+//! proposed for them, except `nextent`, the default. Designs differ in their locks, never in the
+//! format on disk, so each can open the volumes of all others.
 //!
-//! A name is a preset's, or a preset's followed by options behind slashes:
+//! A name is that of a preset, optionally followed by options, each after a slash:
 //!
 //! | option | effect |
 //! |---|---|
-//! | `/s0`, `/s1` | `mb_optimize_scan` off and on; without either it is on from 16 groups on, as in Linux |
-//! | `/acqrel`, `/relaxed` | orders the loads and stores of the goal's word, or does not (the default) |
-//! | `/gate-slots`, `/gate-2.6.33`, `/gate-2.6.33-hack`, `/gate-2.6.36` | another gate of the journal than the preset's time had |
+//! | `/s0`, `/s1` | `mb_optimize_scan` off and on; the default is on for 16 groups or more, as in Linux |
+//! | `/acqrel`, `/relaxed` | memory ordering of the goal's word (default: relaxed) |
+//! | `/gate-slots`, `/gate-2.6.33`, `/gate-2.6.33-hack`, `/gate-2.6.36` | another gate of the journal than the preset's |
 
 use crate::{allocator, direct, gates};
 use nextent::OpenOptions;
@@ -23,36 +22,37 @@ use nextent::lab_seams::{DirectChoice, Replacements};
 use nextent_sync::{Arc, LockKind};
 use std::fmt;
 
-/// What starting and stopping a handle takes.
+/// The gate of the journal: the locks that the start and the stop of a handle take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Admission {
-    /// The caller's slot: no lock, no line that another core stores to.
+    /// The caller's slot: no lock, and no cache line that another core stores to.
     #[default]
     Slots,
-    /// jbd2 until 2.6.34: two locks of the journal, one in the other, at the start and at the stop.
+    /// jbd2 until 2.6.34: two nested locks at the start and at the stop.
     StateLock,
-    /// The same without the outer lock at the stop: what a hack of 2010 measured.
+    /// The same without the outer lock at the stop, as in a hack of 2010.
     StateLockHack,
-    /// jbd2 from 2.6.36 on: a lock for readers and writers at the start, none at the stop, and
-    /// counts that all share.
+    /// jbd2 from 2.6.36 on: a reader-writer lock at the start, none at the stop, and shared atomic
+    /// counts.
     RwLock,
 }
 
 /// What keeps two allocations from taking the same block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exclusion {
-    /// Regions that a slot leases, each with a lock that others seldom take.
+    /// Regions that a slot leases, each with a lock that other slots seldom take.
     Leases,
-    /// One lock of the volume, held for the whole of allocate and free.
+    /// One lock of the volume, held during every allocation and every free.
     Superblock,
-    /// Atomic test-and-set of bits in the bitmap; the loser goes on to the next group.
+    /// Atomic test-and-set of bits in the bitmap. A thread that loses a bit continues in the next
+    /// group.
     Bits,
-    /// As `Bits`, but the loser goes on in its group, and looks at the copy of the bitmap that the
-    /// journal keeps under the lock of its buffer.
+    /// As `Bits`, but a thread that loses a bit continues in the group. It reads the journal's copy
+    /// of the bitmap under the buffer's lock.
     BitsAndBuffer,
-    /// Locks hashed by group, waited for.
+    /// Locks hashed by group; a search waits for them.
     Groups,
-    /// Locks hashed by group; a search passes by those that are held, but for its last pass.
+    /// Locks hashed by group; a search skips groups with a held lock, except in its last pass.
     TryGroups,
 }
 
@@ -61,94 +61,95 @@ pub enum Exclusion {
 pub enum Goal {
     /// In the caller's leased regions.
     Lease,
-    /// At the place asked for.
+    /// At the requested block.
     Request,
-    /// Where the last large file of all got blocks: group and start, under a lock of the volume.
+    /// The last allocation of any large file: group and start, under a lock of the volume.
     Shared,
-    /// Where this file got its last: group and start, kept in the inode.
+    /// The last allocation of this file: group and start, in the inode.
     Inode,
-    /// The group where the last large file got blocks, in one word that nothing guards.
+    /// The group of the last allocation of any large file, in an atomic word.
     Word(GoalOrder),
-    /// As `Word`, a word for each of a few sets of inodes.
+    /// As `Word`, with several words, chosen by the inode number.
     Words(GoalOrder),
 }
 
-/// How the words of a goal are loaded and stored.
+/// The memory ordering of a goal's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GoalOrder {
-    /// Without order.
+    /// Relaxed loads and stores.
     Relaxed,
-    /// Loads acquire, stores release.
+    /// Acquire loads and release stores.
     AcqRel,
 }
 
-/// How a search goes through the groups.
+/// The order in which a search visits the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scan {
-    /// Through leased regions.
+    /// Leased regions.
     Regions,
-    /// From the goal's group around the volume, bit by bit.
+    /// From the goal's group around the volume, by bitmaps.
     Bitmaps,
-    /// From the goal's group around the volume, by a buddy for each, pickier passes first.
+    /// From the goal's group around the volume, by buddies, stricter passes first.
     Linear,
-    /// By lists of groups for each order, from the head, each under a lock for readers and writers.
+    /// By lists of groups for each order, from the head, each under a reader-writer lock.
     Lists,
-    /// By sets of groups for each order, read without a lock from the goal's group around the
-    /// volume, one order after another.
+    /// By bitmaps of groups for each order, read without a lock. One order after another, each from
+    /// the goal's group around the volume.
     Maps,
-    /// As `Maps`, but first all orders from the goal's group on, then all orders before it.
+    /// As `Maps`, but first all orders from the goal's group on, then all orders before that group.
     MapsInTurn,
 }
 
 /// How free blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Count {
-    /// By an escrow drawn by each slot, exact near the end.
+    /// By an escrow of each slot; exact near the end of space.
     Escrow,
-    /// Under the lock of the volume that is held anyway.
+    /// Under the volume's lock, which the caller holds.
     Superblock,
-    /// Under one lock for all groups and the volume; the reserve is checked outside of it, so
-    /// threads may together take as many blocks too many as there are others.
+    /// Under one lock for all groups and the volume. The reserve is checked without that lock, so
+    /// each concurrent thread may exceed it by one allocation.
     OneLock,
-    /// The groups' under hashed locks, the volume's by a counter for each CPU.
+    /// The groups' counts under hashed locks, the volume's by per-CPU counters.
     PerCpu,
 }
 
-/// What keeps a freed block back until no crash can bring its former use back.
+/// How freed blocks are withheld until the free is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freed {
-    /// The images of the transactions that are not durable.
+    /// By the images of the transactions that are not durable.
     Images,
-    /// A copy of the bitmap as the last commit left it, in which freed bits are set.
+    /// By a copy of the bitmap as of the last commit, in which freed bits are set.
     CommittedCopy,
-    /// Records in a tree for each group and a list for each of two transactions; lists and the
-    /// number of blocks in them under one lock, which also guards a shared goal.
+    /// By records in a tree for each group and in a list for each of two transactions. One lock
+    /// guards the lists, the number of their blocks and the shared goal.
     Listed,
-    /// As `Listed`, the number an atomic.
-    ListedCountApart,
-    /// As `ListedCountApart`; a record grows its neighbour in the tree where it can, without the
+    /// As `Listed`, with the number in an atomic.
+    ListedAtomicCount,
+    /// As `ListedAtomicCount`. A run next to a record of the tree extends that record, without the
     /// lock.
     MergedFirst,
 }
 
-/// Which locks direct writes take.
+/// The locks of direct writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DirectWrites {
-    /// Overwrites of one run of blocks that hold data share the file's lock; all else has it alone.
-    /// Unwritten extents are split before the data and converted after it.
-    AloneUnlessWritten,
-    /// Overwrites of allocated blocks share the lock, aligned ones; unwritten extents are split
-    /// before the data and converted after it.
+    /// Overwrites of one run of written blocks hold the file's lock shared, all other writes hold
+    /// it exclusively. Unwritten extents are split before the data is written and converted after
+    /// it.
+    ExclusiveUnlessWritten,
+    /// Aligned overwrites of allocated blocks hold the lock shared. Unwritten extents are split
+    /// before the data is written and converted after it.
     SharedIfAllocated,
-    /// As `SharedIfAllocated`, and blocks that hold data need no alignment; unwritten extents are
-    /// split and converted after the data, no handle is started before it.
+    /// As `SharedIfAllocated`, but overwrites of written blocks need no alignment. Unwritten
+    /// extents are split and converted after the data is written, and no handle starts before it.
     SplitAfter,
-    /// References counted by slots. Writes of holes and of whole blocks past the end share the file
-    /// too, and writes that finish together convert together.
-    References,
+    /// In-flight I/O counts per slot. Writes to holes and of whole blocks past the end are counted,
+    /// too. Writes that finish at the same time are converted together.
+    InFlightCounts,
 }
 
-/// Whether searches for groups go by order where the design can (`mb_optimize_scan`).
+/// Whether searches use the orders of groups, if the design has them (`mb_optimize_scan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizeScan {
     /// On volumes of at least 16 groups.
@@ -159,50 +160,50 @@ pub enum OptimizeScan {
     On,
 }
 
-/// How blocks are allocated and freed; see the module.
+/// A design; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Design {
     name: &'static str,
-    /// When it was written, as year or year and month.
+    /// Its date: a year, or year and month.
     pub date: &'static str,
-    /// Where it is from.
+    /// Its source.
     pub source: &'static str,
-    /// What it is, in a line.
+    /// A description of one line.
     pub about: &'static str,
-    /// What excludes threads.
+    /// The exclusion between threads.
     pub exclusion: Exclusion,
-    /// Where large files go on.
+    /// The start of a search for a large file.
     pub goal: Goal,
-    /// How groups are searched.
+    /// The order of the groups in a search.
     pub scan: Scan,
-    /// How free blocks are counted.
+    /// The counts of free blocks.
     pub count: Count,
-    /// How freed blocks are kept back.
+    /// How freed blocks are withheld.
     pub freed: Freed,
-    /// Whether there is a pass that takes a little less than wanted before the slow ones.
+    /// Whether a pass for slightly shorter runs precedes the slow passes.
     pub trims_length: bool,
-    /// Whether bitmaps are summed under the group's lock, on volumes whose metadata has checksums.
+    /// Whether bitmap checksums are computed under the group's lock.
     pub sums_bitmaps: bool,
-    /// Whether groups are searched by order.
+    /// Whether searches use the orders of groups.
     pub optimize_scan: OptimizeScan,
-    /// How threads get into a transaction.
+    /// The journal's gate.
     pub gate: Admission,
-    /// Which locks direct writes take.
+    /// The locks of direct writes.
     pub direct: DirectWrites,
-    /// How the locks of the past wait; no part of the name.
+    /// How historical locks wait. The name does not include it.
     pub locks: LockKind,
 }
 
-/// A gate of the journal, as an option chooses it.
+/// A gate of the journal, and the option that chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// The option, without its slash.
     pub option: &'static str,
-    /// What it chooses.
+    /// The gate.
     pub admission: Admission,
-    /// When it was written.
+    /// Its date.
     pub date: &'static str,
-    /// What starting and stopping a handle takes.
+    /// A description of one line.
     pub about: &'static str,
 }
 
@@ -212,25 +213,25 @@ pub static GATES: [Gate; 4] = [
         option: "gate-2.6.33",
         admission: Admission::StateLock,
         date: "2010-02",
-        about: "start and stop take the journal's lock and in it the transaction's",
+        about: "start and stop take the journal's lock and under it the transaction's",
     },
     Gate {
         option: "gate-2.6.33-hack",
         admission: Admission::StateLockHack,
         date: "2010-04",
-        about: "the same, stop without the journal's lock; for measuring only",
+        about: "the same, but stop without the journal's lock; for measuring only",
     },
     Gate {
         option: "gate-2.6.36",
         admission: Admission::RwLock,
         date: "2010-10",
-        about: "start reads under the journal's lock, counts are atomics, stop takes no lock",
+        about: "start holds the journal's lock shared, counts are atomic, stop takes no lock",
     },
     Gate {
         option: "gate-slots",
         admission: Admission::Slots,
         date: "2026",
-        about: "start and stop store to the own slot; a commit looks at all slots",
+        about: "start and stop store to the thread's slot; a commit reads all slots",
     },
 ];
 
@@ -252,7 +253,7 @@ const BITMAPS: Design = Design {
     sums_bitmaps: false,
     optimize_scan: OptimizeScan::BySize,
     gate: Admission::StateLock,
-    direct: DirectWrites::AloneUnlessWritten,
+    direct: DirectWrites::ExclusiveUnlessWritten,
     locks: LockKind::Sleep,
 };
 
@@ -277,7 +278,7 @@ const EARLY: Design = Design {
     ..MBALLOC
 };
 
-/// The series of 17 patches, up to the first.
+/// The first of a series of 17 patches.
 const SERIES: Design = Design {
     date: "2025-07",
     source: "\"ext4: better scalability for ext4 block allocation\", third version, Li",
@@ -294,14 +295,14 @@ static ALL: [Design; 19] = [
         name: "ext3-2002",
         date: "2002",
         source: "ext3 before \"concurrent block allocation for ext3\"",
-        about: "one lock of the volume, held for the whole of allocate and free",
+        about: "one lock of the volume, held during every allocation and every free",
         ..BITMAPS
     },
     Design {
         name: "ext3-2003",
         date: "2003-03",
         source: "\"concurrent block allocation for ext3\", Tomas",
-        about: "bits by test-and-set, one lock for all counters, the reserve checked outside of it",
+        about: "bits by test-and-set, one lock for all counters, the reserve checked without it",
         exclusion: Exclusion::Bits,
         count: Count::OneLock,
         ..BITMAPS
@@ -310,7 +311,7 @@ static ALL: [Design; 19] = [
         name: "ext3-final",
         date: "2003-07",
         source: "ext3 as merged, after the review's proposal",
-        about: "bits by test-and-set, group counts under hashed locks, free blocks by CPU",
+        about: "bits by test-and-set, group counts under hashed locks, per-CPU free counts",
         exclusion: Exclusion::BitsAndBuffer,
         count: Count::PerCpu,
         ..BITMAPS
@@ -319,14 +320,14 @@ static ALL: [Design; 19] = [
         name: "ext4-2.6.33",
         date: "2010-02",
         source: "Linux 2.6.33",
-        about: "a buddy for each group under hashed locks; goal and freed lists under one lock",
+        about: "a buddy for each group under hashed locks; one lock for goal and freed lists",
         ..EARLY
     },
     Design {
         name: "ext4-2.6.33-hack",
         date: "2010-04",
         source: "\"ext4 dbench performance with CONFIG_PREEMPT_RT\", Stultz",
-        about: "as ext4-2.6.33, handles stop without the journal's lock; for measuring only",
+        about: "as ext4-2.6.33, but handles stop without the journal's lock; for measuring only",
         gate: Admission::StateLockHack,
         ..EARLY
     },
@@ -334,7 +335,7 @@ static ALL: [Design; 19] = [
         name: "ext4-2.6.36",
         date: "2010-10",
         source: "Linux 2.6.36",
-        about: "as ext4-2.6.33, handles start under a lock for readers, counts are atomics",
+        about: "as ext4-2.6.33, but handles start under a reader lock, and counts are atomic",
         gate: Admission::RwLock,
         ..EARLY
     },
@@ -342,14 +343,14 @@ static ALL: [Design; 19] = [
         name: "ext4-6.2",
         date: "2023-02",
         source: "Linux 6.2",
-        about: "as ext4-6.16; direct writes to unwritten blocks have the file alone",
+        about: "as ext4-6.16, but direct writes to unwritten blocks are exclusive",
         ..MBALLOC
     },
     Design {
         name: "ext4-6.3",
         date: "2023-04",
         source: "\"ext4: dio take shared inode lock when overwriting preallocated blocks\", Zhang",
-        about: "as ext4-6.2; direct writes to allocated blocks share the file, split first",
+        about: "as ext4-6.2, but direct writes to allocated blocks share the file; splits first",
         direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
@@ -357,7 +358,7 @@ static ALL: [Design; 19] = [
         name: "ext4-6.16",
         date: "2025",
         source: "Linux 6.16",
-        about: "group locks are waited for; goal and freed lists under one lock; orders as lists",
+        about: "searches wait for group locks; one lock for goal and freed lists; orders as lists",
         direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
@@ -365,16 +366,16 @@ static ALL: [Design; 19] = [
         name: "ext4-2025-v1",
         date: "2025-05",
         source: "\"ext4: better scalability for ext4 block allocation\", first version, Li",
-        about: "locks of groups are tried, not waited for; the goal of large files in each inode",
+        about: "searches try group locks and do not wait; each inode has its goal",
         exclusion: Exclusion::TryGroups,
         goal: Goal::Inode,
         direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
-    Design { name: "v3-01", about: "locks of groups are tried, not waited for", ..SERIES },
+    Design { name: "v3-01", about: "searches try group locks and do not wait", ..SERIES },
     Design {
         name: "v3-04",
-        about: "as v3-01, and the goal of large files a word without a lock",
+        about: "as v3-01, and the goal of large files is an atomic word",
         goal: Goal::Word(GoalOrder::Relaxed),
         ..SERIES
     },
@@ -386,21 +387,21 @@ static ALL: [Design; 19] = [
     },
     Design {
         name: "v3-08",
-        about: "as v3-05, and the count of freed blocks an atomic",
+        about: "as v3-05, and the count of freed blocks is atomic",
         goal: MANY_GOALS,
-        freed: Freed::ListedCountApart,
+        freed: Freed::ListedAtomicCount,
         ..SERIES
     },
     Design {
         name: "v3-09",
-        about: "as v3-08, and freed runs merged before they are listed",
+        about: "as v3-08, and freed runs are merged before they are listed",
         goal: MANY_GOALS,
         freed: Freed::MergedFirst,
         ..SERIES
     },
     Design {
         name: "v3-15",
-        about: "as v3-09, with orders as maps, read without a lock",
+        about: "as v3-09, and orders are bitmaps that searches read without a lock",
         goal: MANY_GOALS,
         freed: Freed::MergedFirst,
         scan: Scan::Maps,
@@ -410,7 +411,7 @@ static ALL: [Design; 19] = [
         name: "ext4-6.17",
         date: "2025-09",
         source: "Linux 6.17",
-        about: "as v3-15, all orders behind the goal before any in front of it",
+        about: "as v3-15, but all orders after the goal precede all before it",
         goal: MANY_GOALS,
         freed: Freed::MergedFirst,
         scan: Scan::MapsInTurn,
@@ -420,7 +421,7 @@ static ALL: [Design; 19] = [
         name: "ext4-7.0-dio",
         date: "2026-01",
         source: "\"ext4: defer unwritten splitting until I/O completion\", Zhang; Linux 7.0",
-        about: "as ext4-6.17; direct writes split and convert after the data, no handle before it",
+        about: "as ext4-6.17, but direct writes split and convert after the data is written",
         goal: MANY_GOALS,
         freed: Freed::MergedFirst,
         scan: Scan::MapsInTurn,
@@ -431,15 +432,15 @@ static ALL: [Design; 19] = [
         name: "nextent",
         date: "2026",
         source: "this project",
-        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot, \
-                direct writes by references",
+        about: "leased regions, escrow counters, no list of freed blocks, a gate with slots, \
+                in-flight counts for direct writes",
         exclusion: Exclusion::Leases,
         goal: Goal::Lease,
         scan: Scan::Regions,
         count: Count::Escrow,
         freed: Freed::Images,
         gate: Admission::Slots,
-        direct: DirectWrites::References,
+        direct: DirectWrites::InFlightCounts,
         ..BITMAPS
     },
 ];
@@ -451,11 +452,10 @@ impl Design {
         &ALL
     }
 
-    /// The design called `name`: a preset's name, with options behind slashes where the preset
-    /// has any.
+    /// The design `name`: a preset's name, optionally followed by options, each after a slash.
     ///
     /// # Errors
-    /// [`UnknownDesign`], which says what there is.
+    /// [`UnknownDesign`], whose text lists all names and options.
     pub fn named(name: &str) -> Result<Self, UnknownDesign> {
         let unknown = || UnknownDesign(name.to_owned());
         let mut parts = name.split('/');
@@ -480,37 +480,37 @@ impl Design {
         self.name
     }
 
-    /// The design with locks of the past that wait as `kind` says.
+    /// The design with historical locks that wait as `kind` says.
     #[must_use]
     pub fn with_locks(self, kind: LockKind) -> Self {
         Self { locks: kind, ..self }
     }
 
-    /// The option that chooses the gate it has.
+    /// The option that chooses the design's gate.
     #[must_use]
     pub fn gate_option(&self) -> &'static str {
         let gate = GATES.iter().find(|gate| gate.admission == self.gate);
         gate.expect("every gate is in the table").option
     }
 
-    /// Whether it has any locks of the past.
+    /// Whether the design has historical locks.
     #[must_use]
-    pub fn has_old_locks(&self) -> bool {
+    pub fn has_historical_locks(&self) -> bool {
         self.exclusion != Exclusion::Leases || self.gate != Admission::Slots
     }
 
-    /// Whether it may be used only on volumes that are thrown away: a crash may damage them.
+    /// Whether a crash may damage a volume of this design, so that it is only for measuring.
     #[must_use]
     pub fn is_for_measuring_only(&self) -> bool {
         self.gate == Admission::StateLockHack
     }
 
-    /// What makes a volume one of this design.
+    /// The replacements that make a volume use this design.
     #[must_use]
     pub fn replacements(&self) -> Replacements {
         let rule: Option<&'static direct::Rule> = match self.direct {
-            DirectWrites::References => None,
-            DirectWrites::AloneUnlessWritten => Some(&direct::ALONE_UNLESS_WRITTEN),
+            DirectWrites::InFlightCounts => None,
+            DirectWrites::ExclusiveUnlessWritten => Some(&direct::EXCLUSIVE_UNLESS_WRITTEN),
             DirectWrites::SharedIfAllocated => Some(&direct::SHARED_IF_ALLOCATED),
             DirectWrites::SplitAfter => Some(&direct::SPLIT_AFTER),
         };
@@ -521,7 +521,7 @@ impl Design {
         }
     }
 
-    /// What makes an allocator one of this design.
+    /// The choice of this design's allocator.
     #[must_use]
     pub fn allocator(&self) -> AllocatorChoice {
         match self.exclusion {
@@ -535,12 +535,12 @@ impl Design {
         OpenOptions::new().replacements(self.replacements())
     }
 
-    /// The options that the preset knows, except those of the gate, which every preset knows.
+    /// The options of the preset, without those of the gate, which every preset has.
     #[must_use]
     pub fn choices(&self) -> &'static [&'static str] {
         let by_order = matches!(self.scan, Scan::Lists | Scan::Maps | Scan::MapsInTurn);
-        let worded = matches!(self.name, "v3-04" | "v3-05");
-        match (by_order, worded) {
+        let has_goal_words = matches!(self.name, "v3-04" | "v3-05");
+        match (by_order, has_goal_words) {
             (false, _) => &[],
             (true, false) => &["s0", "s1"],
             (true, true) => &["s0", "s1", "relaxed", "acqrel"],
@@ -581,8 +581,9 @@ impl fmt::Display for Design {
             OptimizeScan::Off => f.write_str("/s0")?,
             OptimizeScan::On => f.write_str("/s1")?,
         }
-        let own = ALL.iter().find(|preset| preset.name == self.name).map(|preset| preset.gate);
-        if own == Some(self.gate) { Ok(()) } else { write!(f, "/{}", self.gate_option()) }
+        let default_gate =
+            ALL.iter().find(|preset| preset.name == self.name).map(|preset| preset.gate);
+        if default_gate == Some(self.gate) { Ok(()) } else { write!(f, "/{}", self.gate_option()) }
     }
 }
 
@@ -596,7 +597,7 @@ impl std::str::FromStr for Design {
 
 impl fmt::Display for UnknownDesign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no design is called {:?}; there are", self.0)?;
+        write!(f, "no design is called {:?}; the designs are", self.0)?;
         for (i, design) in ALL.iter().enumerate() {
             write!(f, "{} {}", if i == 0 { "" } else { "," }, design.name)?;
             if !design.choices().is_empty() {
@@ -615,7 +616,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_designs() {
+    fn names_round_trip() {
         for design in Design::all() {
             assert_eq!(Design::named(design.preset()).as_ref(), Ok(design));
             assert_eq!(design.to_string(), design.preset());
@@ -644,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_say_what_there_is() {
+    fn unknown_names_list_all_designs() {
         for name in ["", "ext5", "nextent/s0", "ext3-2002/", "ext3-2002/acqrel"] {
             let text = Design::named(name).unwrap_err().to_string();
             assert!(text.contains("ext3-2002, ext3-2003") && !text.contains('\n'), "{text}");

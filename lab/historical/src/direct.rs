@@ -1,74 +1,75 @@
-//! Direct writes as ext4 did them: the lock of the inode shared or exclusive, by what is written.
+//! Direct writes of ext4, which hold the inode's lock shared or exclusively.
 //!
-//! A write begins under the lock, shared if the design's [`Rule`] allows that for where the bytes
-//! go, else exclusively. A write that needs parts of fresh blocks zeroed, allocates or grows the
-//! file is left to the exclusive holder, with no other transfer in flight, in all of them.
+//! The design's [`Rule`] chooses the mode by the written blocks. In all designs a write holds the
+//! lock exclusively, with no other transfer in flight, if it allocates, grows the file or needs
+//! parts of new blocks zeroed. The table calls that *drained*.
 //!
 //! | rule | overwrite of one run of written blocks | other allocated blocks | not whole blocks |
 //! |---|---|---|---|
-//! | [`ALONE_UNLESS_WRITTEN`] | shared | exclusive | alone |
-//! | [`SHARED_IF_ALLOCATED`] | shared | shared if one run, else exclusive | alone |
-//! | [`SPLIT_AFTER`] | shared | shared | shared if written, else alone |
+//! | [`EXCLUSIVE_UNLESS_WRITTEN`] | shared | exclusive | drained |
+//! | [`SHARED_IF_ALLOCATED`] | shared | shared if one run, else exclusive | drained |
+//! | [`SPLIT_AFTER`] | shared | shared | shared if written, else drained |
 
 use nextent::lab_seams::{Begun, DirectWrites, Extents, Held, Plan, Write};
 use nextent::{Error, Result};
 use nextent_sync::thread;
 
-/// How often a lock is tried by a caller that has transfers in flight.
+/// Attempts to take a lock by a caller with transfers in flight.
 const TRIES: u32 = 200;
 
-/// Linux up to 6.2: only an aligned overwrite of one run of blocks that hold data shares the file.
-pub(crate) static ALONE_UNLESS_WRITTEN: Rule = Rule {
-    access: |extents| match extents {
-        Extents { aligned: true, one_run: true, unwritten: false } => Access::Shared,
-        Extents { aligned: false, .. } => Access::Alone,
-        _ => Access::Exclusive,
+/// Linux up to 6.2: only an aligned overwrite of one run of written blocks holds the lock shared.
+pub(crate) static EXCLUSIVE_UNLESS_WRITTEN: Rule = Rule {
+    lock_mode: |extents| match extents {
+        Extents { aligned: true, one_run: true, unwritten: false } => LockMode::Shared,
+        Extents { aligned: false, .. } => LockMode::ExclusiveDrained,
+        _ => LockMode::Exclusive,
     },
     splits_before: true,
 };
 
-/// Linux 6.3: an aligned overwrite of one run of allocated blocks shares the file, unwritten or
-/// not.
+/// Linux 6.3: an aligned overwrite of one run of allocated blocks, written or not, holds the lock
+/// shared.
 pub(crate) static SHARED_IF_ALLOCATED: Rule = Rule {
-    access: |extents| match extents {
-        Extents { aligned: true, one_run: true, .. } => Access::Shared,
-        Extents { aligned: false, .. } => Access::Alone,
-        _ => Access::Exclusive,
+    lock_mode: |extents| match extents {
+        Extents { aligned: true, one_run: true, .. } => LockMode::Shared,
+        Extents { aligned: false, .. } => LockMode::ExclusiveDrained,
+        _ => LockMode::Exclusive,
     },
     splits_before: true,
 };
 
-/// Linux 7.0: blocks that hold data need no alignment to be shared, and an unwritten extent is
-/// split when it is converted, from the reserved pool; nothing is journaled before the data.
+/// Linux 7.0: an overwrite of written blocks needs no alignment to hold the lock shared. The
+/// conversion splits an unwritten extent, with blocks of the reserved pool, so no handle runs
+/// before the data is written.
 pub(crate) static SPLIT_AFTER: Rule = Rule {
-    access: |extents| match extents {
-        Extents { aligned: false, unwritten: true, .. } => Access::Alone,
-        _ => Access::Shared,
+    lock_mode: |extents| match extents {
+        Extents { aligned: false, unwritten: true, .. } => LockMode::ExclusiveDrained,
+        _ => LockMode::Shared,
     },
     splits_before: false,
 };
 
-/// How a write of allocated blocks inside a file holds the file, if it drops no privileges.
+/// The lock of a write to allocated blocks inside a file, if it removes no privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// The lock shared.
+enum LockMode {
+    /// Shared.
     Shared,
-    /// The lock exclusively, with other transfers in flight.
+    /// Exclusive; other transfers may be in flight.
     Exclusive,
-    /// The lock exclusively, with no other transfer in flight.
-    Alone,
+    /// Exclusive, with no other transfer in flight.
+    ExclusiveDrained,
 }
 
-/// What a design decides.
+/// The rule of a design.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    access: fn(Extents) -> Access,
-    /// Unwritten extents are split in a handle before the data.
+    lock_mode: fn(Extents) -> LockMode,
+    /// Whether a handle splits unwritten extents before the data is written.
     splits_before: bool,
 }
 
-/// Takes a lock: waits for it, or, if the caller has transfers in flight, tries it a few times. Its
-/// holder may wait for those transfers, so the caller gives up at once if the holder does.
+/// Takes a lock. A caller with transfers in flight does not wait but tries a few times, because the
+/// lock holder may wait for those transfers. In that case the caller gives up at once.
 fn take<'i>(
     write: &Write<'i>,
     attempt: impl Fn() -> Option<Held<'i>>,
@@ -93,7 +94,7 @@ fn take<'i>(
 }
 
 impl Rule {
-    /// What comes before the data of `plan`.
+    /// Splits the extents of `plan`, if the design does so before the data is written.
     fn planned<'i>(&self, write: &Write<'i>, held: Held<'i>, plan: Plan) -> Result<Begun<'i>> {
         if self.splits_before {
             write.split(&plan)?;
@@ -109,29 +110,29 @@ impl DirectWrites for Rule {
             false => Some(write.try_shared().ok_or(Error::WouldBlock)?),
         };
         let Some(shared) = shared else { return Ok(Begun::Blocked) };
-        let access = match write.extents()? {
+        let mode = match write.extents()? {
             Some((extents, plan)) => {
-                let access = (self.access)(extents);
-                if access == Access::Shared {
+                let mode = (self.lock_mode)(extents);
+                if mode == LockMode::Shared {
                     if !write.may_wait() && (extents.unwritten || write.sets_times()) {
                         return Err(Error::WouldBlock);
                     }
                     return self.planned(write, shared, plan);
                 }
-                access
+                mode
             }
-            None => Access::Alone,
+            None => LockMode::ExclusiveDrained,
         };
         drop(shared);
         if !write.may_wait() {
             return Err(Error::WouldBlock);
         }
-        if access == Access::Exclusive {
+        if mode == LockMode::Exclusive {
             let held = take(write, || write.try_exclusive(), || write.exclusive());
             let Some(exclusive) = held else { return Ok(Begun::Blocked) };
             // The file may have changed between the two locks.
             if let Some((extents, plan)) = write.extents()?
-                && (self.access)(extents) != Access::Alone
+                && (self.lock_mode)(extents) != LockMode::ExclusiveDrained
             {
                 return self.planned(write, exclusive, plan);
             }

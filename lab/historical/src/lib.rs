@@ -1,13 +1,13 @@
-//! The designs of ext3, ext4 and jbd2 since 2002, to be measured beside the present one.
+//! The designs of ext3, ext4 and jbd2 since 2002, for comparison with the product's.
 //!
-//! Each [`Design`] replaces parts of the engine at its seams. Designs differ in their locks and in
-//! how they search, never in the format on disk.
+//! Each [`Design`] replaces parts of the engine at its seams. Designs differ in their locks and
+//! searches, never in the format on disk.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `design` | the strategies, the presets with dates and sources, and their names |
+//! | `design` | the strategies; the presets with names, dates and sources |
 //! | `allocator` | the block allocators |
-//! | `direct` | which locks direct writes take |
+//! | `direct` | the locks of direct writes |
 //! | `gates` | the journal's admissions |
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The historical allocators, held to what the engine's own is held to.
+//! The historical allocators must pass the tests of the engine's allocator.
 
 mod common;
 
@@ -33,12 +33,12 @@ fn of(designs: Vec<Design>) -> Vec<Variant> {
     designs.into_iter().map(variant).collect()
 }
 
-/// Every preset but the default, by order where it can search by order.
+/// Every preset but the default; those that can search by order do.
 fn variants() -> Vec<Variant> {
     of(common::presets(false))
 }
 
-/// The same, and those that can search by order also without.
+/// The same, and those that can search by order also with that option off.
 fn all_variants() -> Vec<Variant> {
     of(common::presets(true))
 }

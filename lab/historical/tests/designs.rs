@@ -1,5 +1,5 @@
-//! Every historical design under the whole file system: like the model, from many threads, on a
-//! full volume, and cut off by crashes.
+//! Every historical design with the whole file system: compared with the model, by many threads, on
+//! a full volume, and with power cuts.
 
 #[path = "../../../crates/engine/tests/common/mod.rs"]
 mod common;
@@ -16,8 +16,8 @@ use nextent_testkit::{
     run_together, same_result, sample_ops,
 };
 
-/// Every preset but the default, by turns searching by order and not, where it has the choice, with
-/// locks that sleep or spin.
+/// Every preset but the default. They alternate between searches by order and without, and between
+/// locks that sleep and spin.
 fn designs(turn: usize) -> Vec<Design> {
     let presets = Design::all().iter().filter(|design| **design != Design::default());
     let variants = presets.enumerate().map(|(i, design)| match design.choices() {
@@ -43,7 +43,7 @@ fn close(image: &Image, device: &MemoryDevice, volume: Inodes) {
 }
 
 #[test]
-fn like_the_model() {
+fn every_design_matches_the_model() {
     for (i, design) in designs(0).into_iter().enumerate() {
         eprintln!("design {design}");
         let image = need!(Image::make(48 << 20, KINDS[1].1));
@@ -61,7 +61,7 @@ fn like_the_model() {
 }
 
 #[test]
-fn sixteen_threads_apart_and_together() {
+fn sixteen_threads_in_own_and_shared_directories() {
     for design in designs(1) {
         eprintln!("design {design}");
         let image = need!(Image::make(128 << 20, KINDS[2].1));
@@ -74,7 +74,7 @@ fn sixteen_threads_apart_and_together() {
     }
 }
 
-/// Files of all sizes by turns, until nothing fits.
+/// Makes files of all sizes until the volume is full.
 fn fill(volume: &Inodes, n: usize) {
     let root = Cred::root();
     for i in 0..1000u32 {
@@ -99,7 +99,7 @@ fn fill(volume: &Inodes, n: usize) {
 }
 
 #[test]
-fn a_full_volume_stays_whole_and_empties_again() {
+fn a_full_volume_is_valid_and_can_be_emptied() {
     for design in designs(0) {
         eprintln!("design {design}");
         let image = need!(Image::make(16 << 20, &["-t", "ext4", "-b", "1024", "-N", "400"]));
@@ -120,7 +120,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
         }
         volume.sync().unwrap();
         let after = volume.statfs().unwrap();
-        // The root directory keeps the blocks it has grown by.
+        // The root directory keeps its new blocks.
         let grown = before.blocks_free - after.blocks_free;
         assert!(grown < 100, "{design}: {before:?}, {after:?}");
         assert_eq!(after.files_free, before.files_free);
@@ -128,7 +128,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
     }
 }
 
-/// Extends a file by 8 KiB steps to 1 MiB and empties it, over and over.
+/// Extends a file by steps of 8 KiB to 1 MiB and truncates it, 25 times.
 fn churn(volume: &Inodes, n: usize) {
     let root = Cred::root();
     let name = format!("file-{n}");
@@ -159,7 +159,7 @@ fn a_volume_is_not_full_while_freed_blocks_wait_for_a_commit() {
     }
 }
 
-/// Recovers `image` with `design` and says what is wrong.
+/// Recovers `image` with `design`. An error describes what is wrong.
 fn check(image: &MemoryDevice, info: &CutInfo, design: Design) -> Result<(), String> {
     let device = Arc::new(image.snapshot());
     let volume = Inodes::open(device.clone(), &design.options())

@@ -1,4 +1,4 @@
-//! Shuttle models of the historical gates: what must hold under every admission.
+//! Shuttle models that every historical gate must pass.
 //!
 //! Run with `cargo test -p nextent-historical --features model-shuttle --test gate_models`.
 #![cfg(feature = "model-shuttle")]
@@ -27,7 +27,7 @@ fn each_schedule(times: usize, model: fn(&AdmissionFactory)) {
     each_gate(|model| shuttle::check_random(model, times), model);
 }
 
-/// The same with random priorities too.
+/// The same, and also with random priorities.
 fn each_kind_of_schedule(times: usize, model: fn(&AdmissionFactory)) {
     each_schedule(times, model);
     each_gate(|model| shuttle::check_pct(model, times, 3), model);
@@ -53,7 +53,8 @@ fn reservations_join_and_aborts_wake() {
     each_schedule(150, handles::reservations_join_and_aborts_wake);
 }
 
-/// One thread runs far while another stands still: even schedules hardly meet that.
+/// Needs schedules in which one thread runs long while another is stopped, which uniform schedules
+/// rarely have.
 #[test]
 fn a_handle_inside_has_the_running_transaction() {
     let model = handles::a_handle_inside_has_the_running_transaction;

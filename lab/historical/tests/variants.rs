@@ -1,4 +1,4 @@
-//! Direct and buffered transfers by the historical rules, held to what the engine is held to.
+//! Historical designs must pass the engine's tests of direct and buffered transfers.
 
 #[path = "../../../crates/engine/tests/variants/buffered.rs"]
 mod buffered;

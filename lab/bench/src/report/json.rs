@@ -30,7 +30,7 @@ impl Report {
         let at = |part| run.latency.as_ref().map(|latency| latency.value_at_quantile(part));
         let locks = counts.filter(|_| self.lockstat).map(locks);
         let volume_sizes = self.volume_sizes[run.column];
-        let past = column.design.filter(Design::has_old_locks);
+        let past = column.design.filter(Design::has_historical_locks);
         let kind = past.map(|design| design.locks.to_string());
         let mb = (self.workload == Workload::Dbench).then(|| run.mb_per_s());
         json!({

@@ -1,4 +1,4 @@
-//! The weak-memory patterns of the historical gates, all executions.
+//! Loom models of the historical gates, which check every execution.
 //!
 //! Run with `cargo test -p nextent-historical-loom --features model-loom`.
 #![cfg(feature = "model-loom")]
@@ -7,21 +7,21 @@ use loom::cell::UnsafeCell;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, KindMutex, KindRwLock, LockClass, LockKind, thread};
 
-/// The gate of jbd2 from 2.6.36 on: a handle joins under a lock for readers and leaves without one.
+/// The gate of jbd2 from 2.6.36 on: a handle joins under a reader lock and leaves without a lock.
 struct RwLockGate {
     closed: KindRwLock<bool>,
     updates: AtomicU32,
     guarded: UnsafeCell<u32>,
 }
 
-// SAFETY: loom checks that the cell is used as the gate promises.
+// SAFETY: loom checks that the gate excludes conflicting accesses of the cell.
 unsafe impl Sync for RwLockGate {}
 // SAFETY: as above.
 unsafe impl Send for RwLockGate {}
 
 static JOURNAL: LockClass = LockClass::new("journal", 1);
 static HANDLES: LockClass = LockClass::new("handles", 2);
-/// In the count: a commit waits for it to be zero.
+/// A bit in the count: a commit waits until the count is zero.
 const AWAITED: u32 = 1 << 31;
 
 impl RwLockGate {
@@ -33,7 +33,7 @@ impl RwLockGate {
         })
     }
 
-    /// Joins and leaves; whether the handle must wake a commit.
+    /// Joins and leaves. Returns whether the handle must wake a commit.
     fn handle(&self, locked: bool, leave: Ordering) -> bool {
         let journal = self.closed.read();
         if *journal {
@@ -51,7 +51,7 @@ impl RwLockGate {
         self.updates.fetch_sub(1, leave) == AWAITED + 1
     }
 
-    /// Closes; true if no handle is inside.
+    /// Closes the gate. Returns whether no handle is inside.
     fn close(&self) -> bool {
         let mut journal = self.closed.write();
         *journal = true;
@@ -75,7 +75,7 @@ fn handle_against_commit(locked: bool, leave: Ordering) -> impl Fn() + Sync + Se
         };
         let drained = gate.close();
         let woken = handle.join().expect("no panic");
-        assert!(drained || woken, "the commit sleeps for ever");
+        assert!(drained || woken, "the commit was not woken");
     }
 }
 
@@ -96,8 +96,8 @@ fn a_handle_must_join_under_the_lock() {
     loom::model(handle_against_commit(false, Ordering::Release));
 }
 
-/// The hack of 2010: a handle counts itself out under the count's lock, and reads without a lock
-/// whether a commit waits. The count's lock is enough for one of the two to see the other.
+/// The hack of 2010: a handle decrements the count under the count's lock, and loads without a lock
+/// whether a commit waits. The count's lock alone ensures that one of the two sees the other.
 #[test]
 fn an_unlocked_stop_wakes_the_commit() {
     loom::model(|| {
@@ -113,6 +113,6 @@ fn an_unlocked_stop_wakes_the_commit() {
         closed.store(true, Ordering::Relaxed);
         let drained = *handles.lock() == 0;
         let woken = stop.join().expect("no panic");
-        assert!(drained || woken, "the commit sleeps for ever");
+        assert!(drained || woken, "the commit was not woken");
     });
 }

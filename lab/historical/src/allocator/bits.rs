@@ -1,21 +1,21 @@
-//! A group's bitmap as the ext3 designs share it: words that threads change
-//! without a common lock, and what the journal needs of them.
+//! A group's bitmap in the ext3 designs: atomic words that threads change without a common lock,
+//! and their images for the journal.
 //!
-//! Two bitmaps of atomics. `live` is what is in use now. `held` is the copy
-//! that the journal keeps: what was in use when the last durable transaction
-//! ended, with every bit set that was freed since. A cluster may be handed out
-//! when it is clear in both, so none is before its release is durable.
+//! There are two bitmaps. `live` has the clusters in use now. `held` is the journal's copy: the
+//! clusters in use at the end of the last durable transaction, and those freed since. A cluster is
+//! allocatable if its bit is clear in both, so none is before its free is durable.
+//!
+//! Concurrent operations on one bit:
 //!
 //! | | claim | free | durable | trim |
 //! |---|---|---|---|---|
-//! | claim | set in `live`; who finds it set loses | clears `live` last, so a claim that got it sees `held` | stores `held`, which only loses bits that are in use or were never durable | claim: `live`, then `held`; trim: `held`, then `live`; one of them sees the other and gives up |
-//! | free | | clear in `live`; the second finds it clear and reports it | a bit that is freed meanwhile is in the image too, or was allocated after it | what is trimmed is free already |
+//! | claim | sets `live`; a thread that finds it set loses | clears `live` last, so a claim that gets the bit sees `held` | stores `held`, which only clears bits that are in use or were never durable | claim: `live`, then `held`; trim: `held`, then `live`; one of them sees the other and gives up |
+//! | free | | clears `live`; the second finds it clear and reports it | the image has a bit that is freed meanwhile, unless it was allocated later | a trimmed cluster is already free |
 //!
-//! The first change in a transaction finds `dirty` to be another's and takes
-//! the lock of the images: no handle of the older one is left, and nobody of
-//! the new one has changed anything yet, so the words are copied as they were.
-//! That lock is also the lock of the bitmap's buffer, which one design takes
-//! around `held`.
+//! The first change in a transaction finds an older transaction in `dirty` and takes the lock of
+//! the images. No handle of the older transaction runs, and no handle of the new one has changed a
+//! bit yet, so the copied words are the older transaction's image. That lock is also the lock of
+//! the bitmap's buffer, which one design takes around `held`.
 
 use super::locks;
 use nextent::lab_seams::alloc::{bits, buddy::Run};
@@ -32,9 +32,9 @@ pub(super) struct Bits {
     len: u32,
     /// In use. Each claim and release is a read-modify-write, SeqCst with `held`.
     live: Box<[AtomicU64]>,
-    /// Not to be handed out yet. SeqCst with `live`.
+    /// Not allocatable yet. SeqCst with `live`.
     held: Box<[AtomicU64]>,
-    /// The transaction that may change `live` now. Release once the older image is kept; Acquire.
+    /// The transaction that may change `live` now. Release after the older image is saved; Acquire.
     dirty: AtomicU64,
     images: KindMutex<Images>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Bits {
 pub(super) struct Images {
     /// The state at the end of a transaction that is not durable.
     frozen: Option<Image>,
-    /// Free clusters in the image rendered last.
+    /// Free clusters in the last rendered image.
     rendered_free: u32,
     trimming: Option<Run>,
 }
@@ -88,7 +88,7 @@ impl Bits {
         self.images.lock()
     }
 
-    /// Says that `tid` is about to change the bits. Runs `first` if nobody has said so yet.
+    /// Prepares a change of the bits by `tid`. Runs `first` before the first change in `tid`.
     pub(super) fn begin(&self, tid: Tid, first: impl FnOnce()) {
         if self.dirty.load(Ordering::Acquire) != mark(tid) {
             self.begin_new(tid, first);
@@ -103,15 +103,15 @@ impl Bits {
             return;
         }
         if older != CLEAN {
-            self.keep(&mut images, of_mark(older));
+            self.save_image(&mut images, of_mark(older));
         }
         first();
         self.dirty.store(mark(tid), Ordering::Release);
     }
 
-    fn keep(&self, images: &mut Images, tid: Tid) {
+    fn save_image(&self, images: &mut Images, tid: Tid) {
         if let Some(older) = images.frozen.take() {
-            // Its commit has not reported back: treat both as not durable.
+            // Its commit has not reported that it is durable: withhold the bits of both.
             for (held, word) in self.held.iter().zip(&older.words) {
                 held.fetch_or(*word, Ordering::SeqCst);
             }
@@ -123,8 +123,8 @@ impl Bits {
         self.live.iter().map(|word| word.load(Ordering::SeqCst)).collect()
     }
 
-    /// The bits at the end of `tid` and how many more are free than in those rendered before, if
-    /// `tid` changed them and was not rendered.
+    /// The bits at the end of `tid`, and the increase of free clusters since the last rendered
+    /// image. `None` if `tid` did not change them or was rendered.
     pub(super) fn render(&self, tid: Tid) -> Option<(Box<[u64]>, i64)> {
         let mut images = self.images.lock();
         let waiting = images.frozen.as_ref().is_some_and(|i| i.tid == tid && !i.rendered);
@@ -132,7 +132,7 @@ impl Bits {
             if self.dirty.load(Ordering::Relaxed) != mark(tid) {
                 return None;
             }
-            self.keep(&mut images, tid);
+            self.save_image(&mut images, tid);
             self.dirty.store(CLEAN, Ordering::Release);
         }
         let image = images.frozen.as_mut()?;
@@ -144,7 +144,7 @@ impl Bits {
         Some((words, freed))
     }
 
-    /// What [`Self::committed`] of `tid` will release.
+    /// The runs that [`Self::committed`] of `tid` will release.
     pub(super) fn to_release(&self, tid: Tid) -> Vec<Run> {
         let images = self.images.lock();
         let Some(image) = images.frozen.as_ref().filter(|image| image.tid == tid) else {
@@ -159,7 +159,7 @@ impl Bits {
         bits::runs(&released, 0, self.len).collect()
     }
 
-    /// Says that `tid` is durable: what was freed in it may be handed out.
+    /// Releases the clusters that the durable transaction `tid` has freed.
     pub(super) fn committed(&self, tid: Tid) {
         let mut images = self.images.lock();
         let Some(mut image) = images.frozen.take_if(|image| image.tid == tid) else { return };
@@ -173,7 +173,7 @@ impl Bits {
         }
     }
 
-    /// The first of `n` clusters in `[from, to)` that may be handed out now.
+    /// The first of `n` allocatable clusters in `[from, to)`.
     pub(super) fn find(&self, n: u32, from: u32, to: u32) -> Option<u32> {
         let mut at = self.next(from, to, false)?;
         if n == 1 {
@@ -188,7 +188,8 @@ impl Bits {
         }
     }
 
-    /// The first cluster of `[from, to)` that may not be handed out, or that may.
+    /// The first cluster of `[from, to)` that is allocatable, or, if `taken`, the first that is
+    /// not.
     fn next(&self, from: u32, to: u32, taken: bool) -> Option<u32> {
         let to = to.min(self.len);
         if from >= to {
@@ -197,11 +198,11 @@ impl Bits {
         let range = to_usize(from / 64)..to_usize(to.div_ceil(64));
         let unwanted = if taken { 0 } else { u64::MAX };
         let mut mask = u64::MAX << (from % 64);
-        // Nothing but this for each word: a search may pass by all that was freed since the last
+        // This loop must be short: a search may pass all clusters that were freed since the last
         // commit, in many groups.
         let words = self.live[range.clone()].iter().zip(&self.held[range.clone()]);
         for (word, (live, held)) in range.zip(words) {
-            // As compiled for x86-64, where a comparison and its jump are one: six for each word.
+            // As compiled for x86-64, with fused compare and jump: six for each word.
             if word > to_usize(from / 64) {
                 computes(3);
             }
@@ -222,13 +223,13 @@ impl Bits {
         (to_usize(at / 64), 1 << (at % 64))
     }
 
-    /// Sets a bit; false if another thread was first.
+    /// Sets a bit. Returns false if another thread was first.
     pub(super) fn set(&self, at: u32) -> bool {
         let (word, bit) = Self::bit(at);
         self.live[word].fetch_or(bit, Ordering::SeqCst) & bit == 0
     }
 
-    /// Whether a bit is held back, or clears it again in `live`.
+    /// Whether a claimed bit is allocatable. Otherwise clears it in `live` again.
     pub(super) fn keep_if_allowed(&self, at: u32) -> bool {
         let (word, bit) = Self::bit(at);
         let allowed = self.held[word].load(Ordering::SeqCst) & bit == 0;
@@ -238,7 +239,7 @@ impl Bits {
         allowed
     }
 
-    /// Clears a bit that nobody has seen set but as taken: a claim that is given up.
+    /// Undoes a claim. No other thread has used the bit.
     pub(super) fn unset(&self, at: u32) {
         let (word, bit) = Self::bit(at);
         self.live[word].fetch_and(!bit, Ordering::SeqCst);
@@ -250,7 +251,7 @@ impl Bits {
         self.held[word].fetch_or(bit, Ordering::SeqCst);
     }
 
-    /// Clears a bit; false if it was clear.
+    /// Clears a bit. Returns false if it was clear.
     pub(super) fn clear(&self, at: u32) -> bool {
         let (word, bit) = Self::bit(at);
         self.live[word].fetch_and(!bit, Ordering::SeqCst) & bit != 0
@@ -271,14 +272,14 @@ impl Bits {
         bits::runs(&free, 0, self.len).collect()
     }
 
-    /// Whether a clear bit is held back.
+    /// Whether a free cluster is withheld.
     pub(super) fn has_pending(&self) -> bool {
         let pairs = self.live.iter().zip(&self.held);
         let mut held = pairs.map(|(l, h)| h.load(Ordering::SeqCst) & !l.load(Ordering::SeqCst));
         held.any(|word| word != 0)
     }
 
-    /// Holds the next run of at least `min` clusters in `[from, to)` back for trimming.
+    /// Withholds the next run of at least `min` clusters in `[from, to)` for a trim.
     pub(super) fn start_trim(&self, from: u32, to: u32, min: u32) -> Option<Run> {
         let mut images = self.images.lock();
         if images.trimming.is_some() {
@@ -289,7 +290,7 @@ impl Bits {
             let start = self.next(at, to, false)?;
             let end = self.next(start, to, true).unwrap_or(to);
             let run = (start, end - start);
-            if run.1 >= min.max(1) && self.hold_back(run) {
+            if run.1 >= min.max(1) && self.withhold(run) {
                 images.trimming = Some(run);
                 return Some(run);
             }
@@ -298,8 +299,8 @@ impl Bits {
         None
     }
 
-    /// Sets a run in `held`, unless someone claims or frees any of it meanwhile.
-    fn hold_back(&self, (start, n): Run) -> bool {
+    /// Sets a run in `held`, unless another thread claims or frees a cluster of it meanwhile.
+    fn withhold(&self, (start, n): Run) -> bool {
         let words = || bits::words(start, start + n);
         let mut set = Vec::new();
         let mut whole = true;
@@ -310,7 +311,7 @@ impl Bits {
         }
         if !whole {
             for (word, mine) in set {
-                // What was taken meanwhile and freed again stays held.
+                // A cluster that was claimed and freed meanwhile stays in `held`.
                 let live = self.live[word].load(Ordering::SeqCst);
                 self.held[word].fetch_and(!mine | live, Ordering::SeqCst);
             }
@@ -333,11 +334,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_finds_what_looking_at_each_bit_finds() {
+    fn a_search_finds_the_same_as_a_scan_of_each_bit() {
         const LEN: u32 = 200;
         let used = vec![!0 << 3, u64::MAX, !(0b11 << 62), 0b1];
         let bits = Bits::new(LEN, used, LockKind::Spin);
-        // Free and held back, in a word of its own and in one that is full otherwise.
+        // Withheld free bits, in an empty word and in a full one.
         bits.hold(1);
         bits.hold(190);
         let may = |at: u32| !matches!(at, 3..190 | 192) && !matches!(at, 1 | 190);

@@ -1,5 +1,5 @@
-//! Free clusters of a whole group: buddies of 8192 clusters side by side, as
-//! ext4's are with blocks of 4 KiB.
+//! Free clusters of a whole group: consecutive buddies of 8192 clusters, as those of ext4 with
+//! blocks of 4 KiB.
 
 use nextent::lab_seams::alloc::buddy::{Buddy, MAX_ORDER, Run};
 use nextent_num::{must_fit, to_u64, to_usize};
@@ -8,11 +8,11 @@ use nextent_sync::{computes, reads};
 /// Clusters of a buddy.
 const SIZE: u32 = 1 << MAX_ORDER;
 
-/// Free clusters of a group. No locks: guarded by that of its group.
+/// Free clusters of a group. `[historical.group]`
 pub(super) struct Chunks {
     len: u32,
     free: u32,
-    /// Below this nothing is free.
+    /// No cluster below this is free.
     first: u32,
     chunks: Box<[Buddy]>,
 }
@@ -37,7 +37,7 @@ impl Chunks {
 
     /// Number of maximal free runs.
     pub(super) fn fragments(&self) -> u32 {
-        // As all numbers of instructions here, counted by callgrind.
+        // Instructions counted by callgrind, as everywhere in this module.
         computes(53 * to_u64(self.chunks.len()));
         let joined = self
             .chunks
@@ -54,7 +54,7 @@ impl Chunks {
         self.chunks.iter().filter_map(Buddy::largest_order).max()
     }
 
-    /// The parts of a range, by buddy: which, and where in it.
+    /// The parts of a range: the buddy's index, and the run in it.
     fn parts((start, n): Run) -> impl Iterator<Item = (usize, Run)> {
         let end = start + n;
         let mut at = start;
@@ -76,7 +76,7 @@ impl Chunks {
         }
     }
 
-    /// Gives back a range of which nothing is free.
+    /// Frees a range of which no cluster is free.
     pub(super) fn give(&mut self, run: Run) {
         Self::parts(run).for_each(|(i, (at, n))| self.chunks[i].give(at, n));
         self.free += run.1;

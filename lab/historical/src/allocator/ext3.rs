@@ -1,19 +1,19 @@
 //! The allocators of ext3: one cluster a call, found in the bitmap.
 //!
-//! | design | around allocate and free | a bit is taken | a bit that is lost | counters |
+//! | design | lock of allocate and free | claim of a bit | after a lost bit | counters |
 //! |---|---|---|---|---|
-//! | 2002 | the volume's lock | plainly | cannot be | under that lock |
-//! | 2003 | nothing | by test-and-set | on to the next group | one lock, a round for each bit |
-//! | final | nothing | by test-and-set, the journal's copy looked at under the buffer's lock | on in the group | hashed locks; a counter for each CPU |
+//! | 2002 | the volume's lock | plain store | cannot happen | under that lock |
+//! | 2003 | none | test-and-set | next group | one lock, taken for each bit |
+//! | final | none | test-and-set; reads the journal's copy under the buffer's lock | same group | hashed locks; per-CPU counters |
 //!
-//! A search goes from the goal to its group's end, then from the group's
-//! start, then through the other groups.
+//! A search runs from the goal to its group's end, then from the group's start, then through the
+//! other groups.
 
 use super::bits::Bits;
+use super::group_pos::GroupPos;
 use super::locks;
-use super::place::Place;
 use super::space::Space;
-use super::{Allocator, Found, Wish, front};
+use super::{Allocator, ClusterRequest, Found, adapter};
 use crate::design::{Design, Exclusion};
 use nextent::lab_seams::alloc::{
     CommittedDesc, Core, Error, Groups, Result, Window, bits as words, buddy::Run,
@@ -24,7 +24,7 @@ use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{Arc, LockKind, Mutex, MutexGuard, OnceLock, at_once};
 
-/// How a lost or found bit is dealt with.
+/// How a bit is claimed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Plain,
@@ -40,7 +40,7 @@ struct Group {
     desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
     bits: Bits,
-    /// Free clusters. Stored under the design's lock; relaxed: searches read it as a hint.
+    /// Free clusters, stored under the design's lock. Relaxed: a hint for searches.
     free: AtomicU32,
 }
 
@@ -66,7 +66,7 @@ impl Dirty for Group {
     fn committed(&self, tid: Tid) {
         if self.core.discard.load(Ordering::Relaxed) {
             let runs = self.bits.to_release(tid);
-            runs.into_iter().for_each(|run| front::discard(&self.core, self.no, run));
+            runs.into_iter().for_each(|run| adapter::discard(&self.core, self.no, run));
         }
         self.bits.committed(tid);
     }
@@ -77,9 +77,9 @@ pub(super) struct Ext3 {
     groups: Arc<Groups>,
     loaded: Box<[OnceLock<Arc<Group>>]>,
     claim: Claim,
-    /// Held for the whole of allocate and free, if the design has it.
+    /// Held during every allocation and every free, if the design has it.
     whole: Option<Mutex<()>>,
-    /// How locks wait that did not always sleep.
+    /// How the other locks wait; the volume's lock always sleeps.
     kind: LockKind,
     space: Space,
 }
@@ -107,7 +107,7 @@ impl Ext3 {
         self.loaded[to_usize(no.0)].get()
     }
 
-    /// A group, read if need be; the first reader's result counts.
+    /// A group, which is read if necessary. The result of the first reader is used.
     fn group(&self, no: GroupNo) -> Result<&Arc<Group>> {
         if let Some(group) = self.loaded(no) {
             return Ok(group);
@@ -128,8 +128,8 @@ impl Ext3 {
         }
     }
 
-    /// A group that may have free clusters; a damaged one is excluded.
-    fn worth(&self, no: GroupNo) -> Result<Option<&Arc<Group>>> {
+    /// A group that may have free clusters. `None` for a damaged or full group.
+    fn searchable(&self, no: GroupNo) -> Result<Option<&Arc<Group>>> {
         let core = self.core();
         let free = match self.loaded(no) {
             Some(group) => &group.free,
@@ -138,14 +138,14 @@ impl Ext3 {
         if core.is_bad(no) || free.load(Ordering::Relaxed) == 0 {
             return Ok(None);
         }
-        front::unless_damaged(core, no, self.group(no))
+        adapter::unless_damaged(core, no, self.group(no))
     }
 
-    /// Finds and takes `n` clusters: the goal's group first, then all others after it.
-    fn search(&self, h: &Handle<'_>, n: u32, goal: Place) -> Result<Option<Found>> {
+    /// Finds and claims `n` clusters: in the goal's group first, then in all groups after it.
+    fn search(&self, h: &Handle<'_>, n: u32, goal: GroupPos) -> Result<Option<Found>> {
         let count = self.core().geo.group_count;
         let mut no = goal.group;
-        if let Some(group) = self.worth(no)? {
+        if let Some(group) = self.searchable(no)? {
             let len = group.bits.len();
             for (from, to) in [(goal.at, len), (0, len)] {
                 if let Outcome::Taken(run) = self.in_group(h, group, n, from, to) {
@@ -153,13 +153,12 @@ impl Ext3 {
                 }
             }
         }
-        // A thread that loses a bit comes back to here: the search goes on, it does not start
-        // again at the goal.
+        // After a lost bit the search continues here; it does not restart at the goal.
         let mut left = count;
         while left > 0 {
             left -= 1;
             no = GroupNo((no.0 + 1) % count);
-            let Some(group) = self.worth(no)? else { continue };
+            let Some(group) = self.searchable(no)? else { continue };
             match self.in_group(h, group, n, 0, group.bits.len()) {
                 Outcome::Taken(run) => return Ok(Some((no, run))),
                 Outcome::Lost => left = count,
@@ -172,7 +171,7 @@ impl Ext3 {
     fn in_group(&self, h: &Handle<'_>, group: &Arc<Group>, n: u32, from: u32, to: u32) -> Outcome {
         let mut from = from;
         while let Some(at) = group.bits.find(n, from, to) {
-            // Who takes long between finding a bit and setting it loses it to others.
+            // Another thread may claim the bit between the search and the claim.
             at_once();
             group.begin(h);
             at_once();
@@ -187,11 +186,11 @@ impl Ext3 {
         Outcome::Full
     }
 
-    /// Takes all bits of a run, or none.
+    /// Claims all bits of a run, or none.
     fn claim(&self, group: &Group, (start, n): Run) -> bool {
         for at in start..start + n {
             let mine = group.bits.set(at);
-            assert!(mine || self.claim != Claim::Plain, "a bit was set beside the volume's lock");
+            assert!(mine || self.claim != Claim::Plain, "a bit was set without the volume's lock");
             let kept = mine && {
                 let _buffer = (self.claim == Claim::AtomicAndBuffer).then(|| group.bits.buffer());
                 group.bits.keep_if_allowed(at)
@@ -213,20 +212,20 @@ enum Outcome {
 }
 
 impl Allocator for Ext3 {
-    fn take(&self, h: &Handle<'_>, wish: Wish<'_>) -> Result<Option<Found>> {
+    fn take(&self, h: &Handle<'_>, request: ClusterRequest<'_>) -> Result<Option<Found>> {
         let _whole = self.lock_whole();
-        let n = wish.min;
-        if !self.space.claim(n, wish.privilege) {
+        let n = request.min;
+        if !self.space.claim(n, request.privilege) {
             return Err(Error::NoSpace);
         }
-        let goal = wish.goal.unwrap_or(Place { group: GroupNo(0), at: 0 });
+        let goal = request.goal.unwrap_or(GroupPos { group: GroupNo(0), at: 0 });
         let found = self.search(h, n, goal);
         match &found {
             Ok(Some((no, _))) => {
                 let group = self.group(*no)?;
                 self.space.take(n, n, no.0, &group.free);
             }
-            _ => self.space.settle(n, 0),
+            _ => self.space.end_claim(n, 0),
         }
         found
     }
@@ -263,7 +262,7 @@ impl Allocator for Ext3 {
         let mut marked = 0;
         for at in start..start + n {
             if group.bits.set(at) {
-                // Counted whatever the reserves say.
+                // Counted without regard to the reserves.
                 self.space.mark(no.0, &group.free);
                 marked += 1;
             }
@@ -285,7 +284,7 @@ impl Allocator for Ext3 {
 
     fn start_trim(&self, no: GroupNo, from: u32, to: u32, min: u32) -> Result<Option<Run>> {
         let _whole = self.lock_whole();
-        let group = front::unless_damaged(self.core(), no, self.group(no))?;
+        let group = adapter::unless_damaged(self.core(), no, self.group(no))?;
         Ok(group.and_then(|group| group.bits.start_trim(from, to, min)))
     }
 

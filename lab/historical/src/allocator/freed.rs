@@ -1,21 +1,20 @@
-//! Clusters that were freed and may not be handed out before that is durable.
+//! Freed clusters that are not allocatable before the free is durable.
 //!
-//! A record for each run: in a tree of its group, so that neighbours are found
-//! and a second release is noticed, and in one of two lists of the volume, by
-//! the parity of its transaction, of which one runs while the other commits.
-//! When a transaction is durable its list is taken and each record's clusters
-//! go back to their group's buddy.
+//! Each freed run has a record. The record is in the tree of its group, which finds neighbours and
+//! detects a second free. It is also in one of two lists of the volume, chosen by the parity of its
+//! transaction: one transaction runs while the other commits. When a transaction is durable, the
+//! allocator takes its list and returns each record's clusters to their group's buddy.
 //!
-//! What the designs differ in is how often the one lock of the lists is taken:
+//! The designs differ in how often they take the lock of the lists:
 //!
-//! | design | a run beside others | a run alone | a record after the commit |
+//! | design | a run with neighbours | a run without | a record after the commit |
 //! |---|---|---|---|
-//! | `Listed` | for each neighbour, to take it off the list, and to add the result | once | once, for the count |
-//! | `ListedCountApart` | as above | once | never |
-//! | `MergedFirst` | only to take off the second neighbour | once | never |
+//! | `Listed` | for each neighbour, to remove it, and to add the result | once | once, for the count |
+//! | `ListedAtomicCount` | as above | once | never |
+//! | `MergedFirst` | only to remove the second neighbour | once | never |
 
+use super::group_pos::GroupPos;
 use super::locks;
-use super::place::Place;
 use crate::design;
 use nextent::lab_seams::alloc::buddy::Run;
 use nextent_num::{must_fit, to_usize};
@@ -24,22 +23,22 @@ use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use nextent_sync::{Arc, CachePadded, KindMutex, LockKind, computes};
 use std::collections::BTreeMap;
 
-/// A run that was freed.
-pub(super) struct Record {
+/// A freed run.
+pub(super) struct FreedRecord {
     group: GroupNo,
     tid: Tid,
     /// `[historical.group]`; relaxed.
     start: AtomicU32,
-    /// `[historical.group]`; relaxed. Zero once the record means nothing any more.
+    /// `[historical.group]`; relaxed. Zero after the record has been removed.
     n: AtomicU32,
-    /// Its place in its list. `[historical.md]`; relaxed.
-    slot: AtomicU32,
+    /// Its index in its list. `[historical.md]`; relaxed.
+    index: AtomicU32,
 }
 
-impl Record {
+impl FreedRecord {
     fn new(group: GroupNo, tid: Tid, (start, n): Run) -> Arc<Self> {
-        let [start, n, slot] = [start, n, 0].map(AtomicU32::new);
-        Arc::new(Self { group, tid, start, n, slot })
+        let [start, n, index] = [start, n, 0].map(AtomicU32::new);
+        Arc::new(Self { group, tid, start, n, index })
     }
 
     pub(super) fn group(&self) -> GroupNo {
@@ -58,35 +57,35 @@ impl Record {
 }
 
 /// The records of one group by first cluster. `[historical.group]`
-pub(super) type Tree = BTreeMap<u32, Arc<Record>>;
+pub(super) type FreedTree = BTreeMap<u32, Arc<FreedRecord>>;
 
-/// What the lock of the lists guards. `[historical.md]`
+/// The data under `s_md_lock` of the original. `[historical.md]`
 #[derive(Default)]
-pub(super) struct Md {
-    /// The goal that all large files share, in designs that have one.
-    pub(super) goal: Option<Place>,
-    lists: [Vec<Option<Arc<Record>>>; 2],
+pub(super) struct FreedLists {
+    /// The goal of all large files, in designs that share it.
+    pub(super) goal: Option<GroupPos>,
+    lists: [Vec<Option<Arc<FreedRecord>>>; 2],
     pending: i64,
 }
 
-impl Md {
-    fn add(&mut self, record: &Arc<Record>) {
+impl FreedLists {
+    fn add(&mut self, record: &Arc<FreedRecord>) {
         let list = &mut self.lists[to_usize(record.tid.0) % 2];
-        record.slot.store(must_fit(list.len()), Ordering::Relaxed);
+        record.index.store(must_fit(list.len()), Ordering::Relaxed);
         list.push(Some(record.clone()));
     }
 
-    fn remove(&mut self, record: &Record) {
-        let slot = to_usize(record.slot.load(Ordering::Relaxed));
-        self.lists[to_usize(record.tid.0) % 2][slot] = None;
+    fn remove(&mut self, record: &FreedRecord) {
+        let index = to_usize(record.index.load(Ordering::Relaxed));
+        self.lists[to_usize(record.tid.0) % 2][index] = None;
     }
 }
 
-/// All that was freed and is not yet durable.
+/// All freed runs that are not durable.
 pub(super) struct Freed {
     how: design::Freed,
-    pub(super) md: CachePadded<KindMutex<Md>>,
-    /// Clusters in the lists, in designs that count them apart. Relaxed: a count.
+    pub(super) md: CachePadded<KindMutex<FreedLists>>,
+    /// Clusters in the lists, in designs with an atomic count. Relaxed: a count.
     pending: CachePadded<AtomicI64>,
 }
 
@@ -94,7 +93,7 @@ impl Freed {
     pub(super) fn new(how: design::Freed, kind: LockKind) -> Self {
         Self {
             how,
-            md: CachePadded::new(KindMutex::of_kind(kind, &locks::MD, Md::default())),
+            md: CachePadded::new(KindMutex::of_kind(kind, &locks::MD, FreedLists::default())),
             pending: CachePadded::new(AtomicI64::new(0)),
         }
     }
@@ -104,18 +103,18 @@ impl Freed {
         self.pending.load(Ordering::Relaxed) > 0 || self.md.lock().pending > 0
     }
 
-    /// Notes that `tid` has freed a run; the caller holds the group's lock, which guards `tree`.
+    /// Records that `tid` has freed a run. The caller holds the group's lock, which guards `tree`.
     ///
     /// # Errors
-    /// The first cluster that is noted already.
+    /// The first cluster that already has a record.
     pub(super) fn add(
         &self,
-        tree: &mut Tree,
+        tree: &mut FreedTree,
         group: GroupNo,
         tid: Tid,
         run: Run,
     ) -> Result<(), u32> {
-        // Counted by callgrind.
+        // Instructions counted by callgrind.
         computes(1000);
         let left = tree.range(..=run.0).next_back().map(|(_, record)| record);
         let right = tree.range(run.0..).next().map(|(_, record)| record);
@@ -129,26 +128,27 @@ impl Freed {
         {
             return Err(right.run().0);
         }
-        // Only what is joined is counted as used: that stores to a record that others have made.
-        let ends_here = |left: &&Arc<Record>| left.run().0 + left.run().1 == run.0;
+        // Clone a neighbour only if the run extends it: a clone stores to a shared record.
+        let ends_here = |left: &&Arc<FreedRecord>| left.run().0 + left.run().1 == run.0;
         let left = left.filter(|left| left.tid == tid).filter(ends_here).cloned();
-        let begins_here = |right: &&Arc<Record>| right.run().0 == run.0 + run.1;
+        let begins_here = |right: &&Arc<FreedRecord>| right.run().0 == run.0 + run.1;
         let right = right.filter(|right| right.tid == tid).filter(begins_here).cloned();
         if self.how == design::Freed::MergedFirst {
-            self.grow_neighbour(tree, Record::new(group, tid, run), left, right);
+            self.grow_neighbour(tree, FreedRecord::new(group, tid, run), left, right);
         } else {
-            self.absorb_neighbours(tree, Record::new(group, tid, run), left, right);
+            self.absorb_neighbours(tree, FreedRecord::new(group, tid, run), left, right);
         }
         Ok(())
     }
 
-    /// The new record takes in its neighbours, which leave their list, and is listed.
+    /// Merges the neighbours into the new record, removes them from their list, and lists the
+    /// record.
     fn absorb_neighbours(
         &self,
-        tree: &mut Tree,
-        new: Arc<Record>,
-        left: Option<Arc<Record>>,
-        right: Option<Arc<Record>>,
+        tree: &mut FreedTree,
+        new: Arc<FreedRecord>,
+        left: Option<Arc<FreedRecord>>,
+        right: Option<Arc<FreedRecord>>,
     ) {
         let freed = i64::from(new.run().1);
         for other in [left, right].into_iter().flatten() {
@@ -168,14 +168,14 @@ impl Freed {
         }
     }
 
-    /// A neighbour takes in the new run where there is one; only what enters or leaves a list
-    /// takes the lock.
+    /// Merges the run into a neighbour, if there is one. Takes the lock only to add a record to a
+    /// list or to remove one.
     fn grow_neighbour(
         &self,
-        tree: &mut Tree,
-        new: Arc<Record>,
-        left: Option<Arc<Record>>,
-        right: Option<Arc<Record>>,
+        tree: &mut FreedTree,
+        new: Arc<FreedRecord>,
+        left: Option<Arc<FreedRecord>>,
+        right: Option<Arc<FreedRecord>>,
     ) {
         let (start, n) = new.run();
         self.pending.fetch_add(i64::from(n), Ordering::Relaxed);
@@ -202,14 +202,14 @@ impl Freed {
         }
     }
 
-    /// Takes all records of `tid`, which is durable.
-    pub(super) fn take(&self, tid: Tid) -> Vec<Arc<Record>> {
+    /// Takes all records of the durable transaction `tid`.
+    pub(super) fn take(&self, tid: Tid) -> Vec<Arc<FreedRecord>> {
         let list = std::mem::take(&mut self.md.lock().lists[to_usize(tid.0) % 2]);
         list.into_iter().flatten().collect()
     }
 
-    /// Counts a record that [`Self::take`] returned off, before its group's lock is taken.
-    pub(super) fn count_off(&self, n: u32) {
+    /// Subtracts a record that [`Self::take`] returned, before the caller takes its group's lock.
+    pub(super) fn subtract(&self, n: u32) {
         if self.how == design::Freed::Listed {
             self.md.lock().pending -= i64::from(n);
         } else {
@@ -217,11 +217,11 @@ impl Freed {
         }
     }
 
-    /// Forgets that a range was freed, for replay, which may use it again at once. The caller
-    /// holds the group's lock.
-    pub(super) fn forget(&self, tree: &mut Tree, group: GroupNo, (start, n): Run) {
+    /// Removes the records of a range, because a replay may reuse it at once. The caller holds the
+    /// group's lock.
+    pub(super) fn forget(&self, tree: &mut FreedTree, group: GroupNo, (start, n): Run) {
         let end = start + n;
-        let touched: Vec<Arc<Record>> = tree
+        let touched: Vec<Arc<FreedRecord>> = tree
             .range(..end)
             .map(|(_, record)| record.clone())
             .filter(|record| record.run().0 + record.run().1 > start)
@@ -231,11 +231,11 @@ impl Freed {
             let to = from + len;
             tree.remove(&from);
             self.md.lock().remove(&record);
-            self.count_off(len);
+            self.subtract(len);
             for part in [(from, start.saturating_sub(from)), (end, to.saturating_sub(end))] {
                 if part.1 > 0 {
                     let kept = self.add(tree, group, record.tid, part);
-                    debug_assert!(kept.is_ok(), "what is left of a record is noted once");
+                    debug_assert!(kept.is_ok(), "each part of a record is added once");
                 }
             }
         }
@@ -248,13 +248,13 @@ mod tests {
 
     const GROUP: GroupNo = GroupNo(3);
 
-    fn runs(tree: &Tree) -> Vec<Run> {
+    fn runs(tree: &FreedTree) -> Vec<Run> {
         tree.values().map(|record| record.run()).collect()
     }
 
     fn taken(freed: &Freed, tid: Tid) -> Vec<Run> {
         let records = freed.take(tid);
-        records.iter().for_each(|record| freed.count_off(record.run().1));
+        records.iter().for_each(|record| freed.subtract(record.run().1));
         let mut runs: Vec<Run> = records.iter().map(|record| record.run()).collect();
         runs.sort_unstable();
         runs
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_transaction_become_one_record() {
-        use design::Freed::{Listed, ListedCountApart, MergedFirst};
-        for how in [Listed, ListedCountApart, MergedFirst] {
-            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), Tree::new());
+        use design::Freed::{Listed, ListedAtomicCount, MergedFirst};
+        for how in [Listed, ListedAtomicCount, MergedFirst] {
+            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), FreedTree::new());
             let (now, next) = (Tid(6), Tid(7));
             let mut add = |tid, run| freed.add(&mut tree, GROUP, tid, run);
             for run in [(10, 5), (20, 5), (15, 5), (40, 2), (38, 2)] {
@@ -283,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_again_is_forgotten() {
+    fn a_reused_range_has_no_record() {
         for how in [design::Freed::Listed, design::Freed::MergedFirst] {
-            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), Tree::new());
+            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), FreedTree::new());
             freed.add(&mut tree, GROUP, Tid(2), (10, 20)).unwrap();
             freed.add(&mut tree, GROUP, Tid(2), (40, 5)).unwrap();
             freed.forget(&mut tree, GROUP, (15, 5));

@@ -1,23 +1,23 @@
-//! Where the search for a large file's next blocks begins.
+//! The goal of large files: the start of the search for a file's next blocks.
 
-use super::freed::Md;
-use super::place::Place;
+use super::freed::FreedLists;
+use super::group_pos::GroupPos;
 use crate::design::{self, GoalOrder};
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, InodeNo};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{KindMutex, available_cores};
 
-/// A word that says nothing yet.
+/// The initial value of a word: no goal.
 const UNSET: u32 = u32::MAX;
 
-/// The goal of large files, in the design's way.
+/// The storage of the goal, by design.
 pub(super) enum Goal {
     /// `[historical.md]`
     Shared,
-    /// In each file, under its own lock.
+    /// In each file, under the file's lock.
     Inode,
-    /// Side by side as in the original, 16 to a cache line.
+    /// An array of words as in the original, 16 to a cache line; orderings of loads and stores.
     Words(Box<[AtomicU32]>, Ordering, Ordering),
 }
 
@@ -40,31 +40,31 @@ impl Goal {
         }
     }
 
-    /// Where the search for `ino` begins, whose own goal is `own`.
+    /// The goal for `ino`; `own` is the one in the inode.
     pub(super) fn get(
         &self,
         ino: InodeNo,
-        own: Option<Place>,
-        shared: &KindMutex<Md>,
-    ) -> Option<Place> {
+        own: Option<GroupPos>,
+        shared: &KindMutex<FreedLists>,
+    ) -> Option<GroupPos> {
         match self {
             Self::Shared => shared.lock().goal,
             Self::Inode => own,
             Self::Words(words, order, _) => {
                 let group = words[to_usize(ino.0) % words.len()].load(*order);
-                (group != UNSET).then_some(Place { group: GroupNo(group), at: 0 })
+                (group != UNSET).then_some(GroupPos { group: GroupNo(group), at: 0 })
             }
         }
     }
 
-    /// Blocks were found at `place` for `ino`; stored even if it is what was there. The goal of a
-    /// file in its own keeping is stored by the caller.
-    pub(super) fn set(&self, ino: InodeNo, place: Place, shared: &KindMutex<Md>) {
+    /// Stores the position of an allocation for `ino`, even if it is unchanged. The caller stores a
+    /// goal in the inode.
+    pub(super) fn set(&self, ino: InodeNo, pos: GroupPos, shared: &KindMutex<FreedLists>) {
         match self {
-            Self::Shared => shared.lock().goal = Some(place),
+            Self::Shared => shared.lock().goal = Some(pos),
             Self::Inode => {}
             Self::Words(words, _, order) => {
-                words[to_usize(ino.0) % words.len()].store(place.group.0, *order);
+                words[to_usize(ino.0) % words.len()].store(pos.group.0, *order);
             }
         }
     }
@@ -74,30 +74,30 @@ impl Goal {
 mod tests {
     use super::super::freed::Freed;
     use super::*;
-    use crate::design::Freed as How;
+    use crate::design::Freed as FreedDesign;
 
     #[test]
-    fn each_design_keeps_its_goal_where_it_did() {
-        let freed = Freed::new(How::Listed, nextent_sync::LockKind::Spin);
-        let place = Place { group: GroupNo(9), at: 70 };
+    fn each_design_stores_its_goal() {
+        let freed = Freed::new(FreedDesign::Listed, nextent_sync::LockKind::Spin);
+        let pos = GroupPos { group: GroupNo(9), at: 70 };
         let (one, other) = (InodeNo(12), InodeNo(13));
         let shared = Goal::new(design::Goal::Shared, 40);
-        assert_eq!(shared.get(one, Some(place), &freed.md), None);
-        shared.set(one, place, &freed.md);
-        assert_eq!(shared.get(other, None, &freed.md), Some(place));
+        assert_eq!(shared.get(one, Some(pos), &freed.md), None);
+        shared.set(one, pos, &freed.md);
+        assert_eq!(shared.get(other, None, &freed.md), Some(pos));
         let own = Goal::new(design::Goal::Inode, 40);
-        own.set(one, place, &freed.md);
+        own.set(one, pos, &freed.md);
         assert_eq!(own.get(other, None, &freed.md), None);
-        assert_eq!(own.get(one, Some(place), &freed.md), Some(place));
-        let start = Some(Place { at: 0, ..place });
+        assert_eq!(own.get(one, Some(pos), &freed.md), Some(pos));
+        let start = Some(GroupPos { at: 0, ..pos });
         for order in [GoalOrder::Relaxed, GoalOrder::AcqRel] {
             let word = Goal::new(design::Goal::Word(order), 40);
-            assert_eq!(word.get(one, Some(place), &freed.md), None);
-            word.set(one, place, &freed.md);
+            assert_eq!(word.get(one, Some(pos), &freed.md), None);
+            word.set(one, pos, &freed.md);
             assert_eq!(word.get(other, None, &freed.md), start);
             let words = Goal::new(design::Goal::Words(order), 1);
-            words.set(one, place, &freed.md);
-            assert_eq!(words.get(other, None, &freed.md), start, "a small volume has one");
+            words.set(one, pos, &freed.md);
+            assert_eq!(words.get(other, None, &freed.md), start, "a small volume has one word");
         }
     }
 }

@@ -1,17 +1,16 @@
 //! The groups of the mballoc designs, and the hashed locks over them.
 //!
-//! A lock guards all of the groups that fall on it: buddy, bitmap, freed runs
-//! and what is set aside. What searches look at without a lock are a few words
-//! in the group itself.
+//! A lock guards all groups with its hash: their buddies, bitmaps, freed runs and preallocations.
+//! Searches read a few words of a group without the lock.
 //!
-//! Identity, in clusters, under the lock: clear bits of `live` = buddy + set
-//! aside + in `freed` + being trimmed + taken by a thread that has not yet set
-//! its bits, or has cleared them and not yet noted that they are freed.
+//! Invariant under the lock: each cluster whose bit in `live` is clear is either in the buddy,
+//! preallocated, in `freed`, in a trim, or in transition. A cluster is in transition if a thread
+//! has taken it and not yet set its bit, or has cleared its bit and not yet recorded it in `freed`.
 
 use super::chunks::Chunks;
-use super::freed::Tree;
+use super::freed::FreedTree;
 use super::locks;
-use super::orders::{self, By, Entry, Orders};
+use super::orders::{self, OrderEntry, OrderKey, Orders};
 use super::space::GROUP_LOCKS;
 use nextent::lab_seams::alloc::{CommittedDesc, Core, bits, buddy::Run};
 use nextent_num::{must_fit, to_usize};
@@ -22,12 +21,12 @@ use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, sums, 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-/// No chunk of any order is free.
+/// No chunk is free.
 const NO_ORDER: u32 = u32::MAX;
 
-/// What is known of a group without its lock.
+/// The fields of a group that searches read without its lock.
 #[repr(align(128))]
-pub(super) struct Info {
+pub(super) struct GroupInfo {
     pub(super) no: GroupNo,
     pub(super) len: u32,
     pub(super) desc: Arc<CommittedDesc>,
@@ -36,18 +35,19 @@ pub(super) struct Info {
     free: AtomicU32,
     fragments: AtomicU32,
     largest: AtomicU32,
-    /// Users of the buddy's two pages and of the bitmap's buffer. Relaxed: nobody waits for them.
+    /// Users of the buddy's two pages and of the bitmap's buffer. Relaxed: no thread waits for
+    /// zero.
     pages: [CachePadded<AtomicU32>; 2],
     buffer: CachePadded<AtomicU32>,
-    /// Where the original has the links of its lists of groups: beside the counts of chunks by
-    /// order, which every change stores to. Relaxed: of no meaning.
+    /// The original's links of its lists of groups, on the line of the counts of chunks by order,
+    /// which every change stores to. Relaxed: the value is not used.
     links: CachePadded<AtomicU32>,
 }
 
-/// A use of a group's buddy, which keeps its pages where they are.
-pub(super) struct Loaded<'a>(&'a Info);
+/// A reference to the pages of a group's buddy.
+pub(super) struct BuddyRef<'a>(&'a GroupInfo);
 
-impl Drop for Loaded<'_> {
+impl Drop for BuddyRef<'_> {
     fn drop(&mut self) {
         for page in &self.0.pages {
             page.fetch_sub(1, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Drop for Loaded<'_> {
     }
 }
 
-impl Info {
+impl GroupInfo {
     pub(super) fn new(no: GroupNo, len: u32, desc: Arc<CommittedDesc>, bitmap: BlockRef) -> Self {
         let [free, fragments, largest] = [0, 0, NO_ORDER].map(AtomicU32::new);
         let [one, other, buffer, links] = [0; 4].map(|none| CachePadded::new(AtomicU32::new(none)));
@@ -63,20 +63,20 @@ impl Info {
         Self { no, len, desc, bitmap, free, fragments, largest, pages, buffer, links }
     }
 
-    /// Finds the buddy's pages, as the original does before it takes the lock.
-    pub(super) fn load(&self) -> Loaded<'_> {
+    /// Pins the buddy's pages, as the original does before it takes the lock.
+    pub(super) fn load(&self) -> BuddyRef<'_> {
         for page in &self.pages {
             page.fetch_add(1, Ordering::Relaxed);
         }
-        Loaded(self)
+        BuddyRef(self)
     }
 
-    /// Comes to the group in a list, as the original does: by the links in it.
-    pub(super) fn come_by_list(&self) {
+    /// Follows the list's link to the group, as the original does.
+    pub(super) fn follow_list_link(&self) {
         self.links.load(Ordering::Relaxed);
     }
 
-    /// Uses the bitmap's buffer while `work` changes it.
+    /// Pins the bitmap's buffer while `work` changes it.
     pub(super) fn with_buffer<R>(&self, h: &Handle<'_>, work: impl FnOnce() -> R) -> R {
         self.buffer.fetch_add(1, Ordering::Relaxed);
         h.look();
@@ -90,7 +90,7 @@ impl Info {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Clusters of a free run on average.
+    /// The average length of a free run, in clusters.
     pub(super) fn average(&self) -> u32 {
         self.free().checked_div(self.fragments.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -102,33 +102,33 @@ impl Info {
     }
 }
 
-/// Everything about a group that its lock guards. `[historical.group]`
-pub(super) struct State {
-    pub(super) info: Arc<Info>,
+/// The state of a group. `[historical.group]`
+pub(super) struct GroupState {
+    pub(super) info: Arc<GroupInfo>,
     pub(super) buddy: Chunks,
-    /// The bitmap of the running transaction, as words and as the bytes that are summed.
+    /// The bitmap of the running transaction, as words and as bytes for the checksum.
     live: Vec<u64>,
     bytes: Vec<u8>,
-    /// The descriptor's free count and sum in the running transaction, kept as the original keeps
-    /// them; a commit counts and sums what it writes by itself.
+    /// The descriptor's free count and checksum in the running transaction, as in the original. A
+    /// commit computes those that it writes.
     desc_free: u32,
     desc_sum: u32,
-    pub(super) freed: Tree,
-    /// What is set aside for files, by first cluster.
-    pub(super) aside: BTreeMap<u32, u32>,
-    /// Raised when all of it is taken back at once.
+    pub(super) freed: FreedTree,
+    /// Preallocated runs by first cluster.
+    pub(super) preallocated: BTreeMap<u32, u32>,
+    /// Incremented when all preallocated runs are recalled.
     pub(super) epoch: u32,
     pub(super) trimming: Option<Run>,
     dirty: Option<Tid>,
     frozen: Option<(Tid, Vec<u64>)>,
     rendered_free: u32,
-    largest: Entry,
-    average: Entry,
+    largest: OrderEntry,
+    average: OrderEntry,
 }
 
-impl State {
+impl GroupState {
     /// The group `info` with the bitmap `bytes`.
-    pub(super) fn new(info: Arc<Info>, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(info: Arc<GroupInfo>, bytes: Vec<u8>) -> Self {
         let len = info.len;
         let mut live = vec![0; bits::word_count(len)];
         bits::load(&mut live, &bytes);
@@ -143,19 +143,19 @@ impl State {
             bytes,
             desc_free: free,
             desc_sum: 0,
-            freed: Tree::new(),
-            aside: BTreeMap::new(),
+            freed: FreedTree::new(),
+            preallocated: BTreeMap::new(),
             epoch: 0,
             trimming: None,
             dirty: None,
             frozen: None,
             rendered_free: free,
-            largest: Entry::default(),
-            average: Entry::default(),
+            largest: OrderEntry::default(),
+            average: OrderEntry::default(),
         }
     }
 
-    /// Tells searches what the buddy has, after it has changed.
+    /// Publishes the buddy's counts to searches after a change.
     pub(super) fn publish(&mut self, orders: &Orders) {
         let info = &self.info;
         let (free, fragments) = (self.buddy.free(), self.buddy.fragments());
@@ -167,11 +167,11 @@ impl State {
         info.largest.store(word, Ordering::Relaxed);
         info.links.store(free, Ordering::Relaxed);
         let average = free.checked_div(fragments).map(orders::of_average);
-        orders.place(By::Largest, info.no.0, largest, &mut self.largest);
-        orders.place(By::Average, info.no.0, average, &mut self.average);
+        orders.move_group(OrderKey::Largest, info.no.0, largest, &mut self.largest);
+        orders.move_group(OrderKey::Average, info.no.0, average, &mut self.average);
     }
 
-    /// Says that `tid` is about to change the bitmap; true if it is the first change in `tid`.
+    /// Prepares a change of the bitmap by `tid`. Returns whether it is the first in `tid`.
     fn begin(&mut self, tid: Tid) -> bool {
         if self.dirty == Some(tid) {
             return false;
@@ -182,8 +182,8 @@ impl State {
         true
     }
 
-    /// The bitmap at the end of `tid` and how many more clusters are free in it than in the one
-    /// rendered before, if `tid` changed it and was not rendered.
+    /// The bitmap at the end of `tid`, and the increase of free clusters since the last rendered
+    /// one. `None` if `tid` did not change it or was rendered.
     pub(super) fn render(&mut self, tid: Tid) -> Option<(Vec<u64>, i64)> {
         let len = self.info.len;
         let words = match self.frozen.take_if(|frozen| frozen.0 == tid) {
@@ -212,65 +212,65 @@ impl State {
     }
 }
 
-/// A lock and the groups on it.
+/// The groups of one lock.
 #[derive(Default)]
-struct Shelf(Vec<Option<Box<State>>>);
+struct LockedGroups(Vec<Option<Box<GroupState>>>);
 
 /// The hashed locks.
 pub(super) struct Locks {
-    shelves: Box<[CachePadded<KindMutex<Shelf>>]>,
-    /// How often one was found to be held of late, as the original counts that: up for each that is
-    /// waited for, down for each that is free, from nothing to [`MOST_BUSY`]. Relaxed: a hint.
+    buckets: Box<[CachePadded<KindMutex<LockedGroups>>]>,
+    /// The original's measure of contention: incremented by each wait, decremented by each
+    /// uncontended lock, from 0 to [`MOST_BUSY`]. Relaxed: a hint.
     busy: CachePadded<AtomicU32>,
 }
 
-/// Where the original stops counting.
+/// The original's maximum.
 const MOST_BUSY: u32 = 8;
 
-/// A group under its lock.
-pub(super) struct Held<'a> {
-    shelf: KindMutexGuard<'a, Shelf>,
+/// A group whose lock is held.
+pub(super) struct LockedGroup<'a> {
+    bucket: KindMutexGuard<'a, LockedGroups>,
     index: usize,
 }
 
 impl Locks {
     pub(super) fn new(groups: u32, kind: LockKind) -> Self {
-        let shelf = |i| {
+        let bucket = |i| {
             let groups = to_usize(groups).saturating_sub(i).div_ceil(GROUP_LOCKS);
             let states = (0..groups).map(|_| None).collect();
-            CachePadded::new(KindMutex::of_kind(kind, &locks::GROUP, Shelf(states)))
+            CachePadded::new(KindMutex::of_kind(kind, &locks::GROUP, LockedGroups(states)))
         };
         let busy = CachePadded::new(AtomicU32::new(0));
-        Self { shelves: (0..GROUP_LOCKS).map(shelf).collect(), busy }
+        Self { buckets: (0..GROUP_LOCKS).map(bucket).collect(), busy }
     }
 
-    fn of(&self, no: GroupNo) -> (&KindMutex<Shelf>, usize) {
+    fn of(&self, no: GroupNo) -> (&KindMutex<LockedGroups>, usize) {
         let no = to_usize(no.0);
-        (&self.shelves[no % GROUP_LOCKS], no / GROUP_LOCKS)
+        (&self.buckets[no % GROUP_LOCKS], no / GROUP_LOCKS)
     }
 
-    /// Puts a group that was read under its lock.
-    pub(super) fn put(&self, mut state: State, orders: &Orders) {
-        let (shelf, index) = self.of(state.info.no);
-        let mut shelf = shelf.lock();
+    /// Inserts a group that was read.
+    pub(super) fn insert(&self, mut state: GroupState, orders: &Orders) {
+        let (bucket, index) = self.of(state.info.no);
+        let mut bucket = bucket.lock();
         state.publish(orders);
-        shelf.0[index] = Some(Box::new(state));
+        bucket.0[index] = Some(Box::new(state));
     }
 
     #[track_caller]
-    pub(super) fn lock(&self, no: GroupNo) -> Held<'_> {
+    pub(super) fn lock(&self, no: GroupNo) -> LockedGroup<'_> {
         if let Some(held) = self.try_lock(no) {
             return held;
         }
         self.count_busy(|busy| (busy < MOST_BUSY).then_some(busy + 1));
-        let (shelf, index) = self.of(no);
-        Held { shelf: shelf.lock(), index }.there()
+        let (bucket, index) = self.of(no);
+        LockedGroup { bucket: bucket.lock(), index }
     }
 
     #[track_caller]
-    pub(super) fn try_lock(&self, no: GroupNo) -> Option<Held<'_>> {
-        let (shelf, index) = self.of(no);
-        let held = Held { shelf: shelf.try_lock()?, index }.there();
+    pub(super) fn try_lock(&self, no: GroupNo) -> Option<LockedGroup<'_>> {
+        let (bucket, index) = self.of(no);
+        let held = LockedGroup { bucket: bucket.try_lock()?, index };
         self.count_busy(|busy| busy.checked_sub(1));
         Some(held)
     }
@@ -287,41 +287,36 @@ impl Locks {
         }
     }
 
-    /// Whether somebody holds the group's lock, without touching it.
-    pub(super) fn looks_held(&self, no: GroupNo) -> bool {
+    /// Whether a thread holds the group's lock: a load without a store.
+    pub(super) fn is_locked(&self, no: GroupNo) -> bool {
         self.of(no).0.is_locked()
     }
 }
 
-impl Deref for Held<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.shelf.0[self.index].as_ref().expect("put there before its group was known")
+impl Deref for LockedGroup<'_> {
+    type Target = GroupState;
+    fn deref(&self) -> &GroupState {
+        self.bucket.0[self.index].as_ref().expect("inserted before its group was published")
     }
 }
 
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.shelf.0[self.index].as_mut().expect("put there before its group was known")
+impl DerefMut for LockedGroup<'_> {
+    fn deref_mut(&mut self) -> &mut GroupState {
+        self.bucket.0[self.index].as_mut().expect("inserted before its group was published")
     }
 }
 
-/// What a change of a bitmap needs besides the group.
+/// The context of a change of a bitmap.
 pub(super) struct Context<'c> {
     pub(super) core: &'c Core,
     pub(super) h: &'c Handle<'c>,
-    /// Whether the bitmap is summed under the lock.
-    pub(super) sums: bool,
+    /// Whether the change computes the bitmap's checksum.
+    pub(super) checksums: bool,
 }
 
-impl Held<'_> {
-    /// Tells of the way to what the lock guards: where that lies is said by the lock's own line.
-    fn there(self) -> Self {
-        self
-    }
-
-    /// Sets or clears bits of the bitmap, counts and sums: all that the original does between
-    /// taking and dropping the group's lock. Runs `first` on the first change in a transaction.
+impl LockedGroup<'_> {
+    /// Sets or clears bits, and updates counts and checksum: all work of the original under the
+    /// group's lock. Runs `first` before the first change in a transaction.
     pub(super) fn change(&mut self, cx: &Context<'_>, run: Run, set: bool, first: impl FnOnce()) {
         let state = &mut **self;
         if state.begin(cx.h.tid()) {
@@ -335,21 +330,21 @@ impl Held<'_> {
             state.desc_free += run.1;
         }
         state.store_bytes(run);
-        // What moves from core to core with the lock: the words that change, counts and sums, and
-        // whatever of the bitmap others have changed since this core summed it.
+        // The data that moves between cores with the lock: changed words, counts and checksums, and
+        // the words of the bitmap that other cores have changed since this core's last checksum.
         let words = to_usize(run.0 / 8)..(to_usize((run.0 + run.1).div_ceil(8)));
         writes(&state.bytes[words.start.min(state.bytes.len())..words.end.min(state.bytes.len())]);
         writes(&state.live[words.start / 8..words.end.div_ceil(8).min(state.live.len())]);
         writes(state);
-        if cx.sums {
+        if cx.checksums {
             let geo = &cx.core.geo;
             state.desc_sum = sums(&state.bytes, |bytes| sum(geo, bytes));
         }
     }
 }
 
-/// The checksum of a whole bitmap. Never inlined: what counts instructions knows it by its name,
-/// for what a sum takes is no matter of their number.
+/// The checksum of a whole bitmap. Never inlined: `xtask` excludes this function by its name from
+/// the counts of instructions, because its instructions depend on the processor.
 #[inline(never)]
 fn sum(geo: &Geometry, bytes: &[u8]) -> u32 {
     bitmap::block_checksum(geo, bytes)

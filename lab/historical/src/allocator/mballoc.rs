@@ -1,20 +1,19 @@
-//! The allocators of ext4: a buddy for each group, under a lock that several
-//! groups share.
+//! The allocators of ext4: a buddy for each group, under a lock that several groups share.
 //!
 //! | step | locks, in order |
 //! |---|---|
-//! | allocate: find and take in the buddy | group (waited for, or tried), under it the goal's and the orders' |
-//! | allocate: bitmap, descriptor, sums | group |
-//! | free: bitmap, descriptor, sums | group |
-//! | free: note the record | group, under it the lists' |
-//! | each record, once its transaction is durable | the lists' in some designs; group |
+//! | allocate: search, and take from the buddy | group (by lock or try-lock), under it the goal's and the orders' |
+//! | allocate: bitmap, descriptor, checksums | group |
+//! | free: bitmap, descriptor, checksums | group |
+//! | free: add the record | group, under it the lists' |
+//! | release of a record after its transaction is durable | the lists' in some designs; group |
 
+use super::adapter;
 use super::freed::Freed;
-use super::front;
 use super::goal::Goal;
-use super::group::{Held, Info, Locks, State};
+use super::group::{GroupInfo, GroupState, LockedGroup, Locks};
+use super::group_pos::GroupPos;
 use super::orders::Orders;
-use super::place::Place;
 use super::prealloc::Localities;
 use super::space::Space;
 use crate::design::{Design, Exclusion, OptimizeScan, Scan};
@@ -25,35 +24,35 @@ use nextent_store::{Dirty, RenderSink};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, OnceLock};
 
-/// Groups from which on searches go by order.
+/// Least groups of a volume for searches by order.
 const MANY_GROUPS: u32 = 16;
-/// Groups that are read ahead by one allocation, and of the volume at most.
+/// Groups that one allocation reads ahead, and the most of a volume.
 const AHEAD: u32 = 32;
 const MOST_AHEAD: u32 = 4096;
 
-/// What groups and searches share.
-pub(super) struct Shared {
+/// State that groups and searches share.
+pub(super) struct SharedState {
     core: Arc<Core>,
     pub(super) locks: Locks,
     pub(super) orders: Orders,
     pub(super) freed: Freed,
-    /// The last transaction whose records were given back, marked. Relaxed: the commit's own.
-    given_back: AtomicU64,
+    /// The last transaction whose records were released, marked. Relaxed: only commits use it.
+    released: AtomicU64,
 }
 
-impl Shared {
-    /// Gives back what was freed in `tid`, which is durable; once for all groups.
-    fn give_back(&self, tid: Tid) {
+impl SharedState {
+    /// Releases the records of the durable transaction `tid`, once for all groups.
+    fn release_records(&self, tid: Tid) {
         let mark = 1 << 32 | u64::from(tid.0);
-        if self.given_back.swap(mark, Ordering::Relaxed) == mark {
+        if self.released.swap(mark, Ordering::Relaxed) == mark {
             return;
         }
         let discards = self.core.discard.load(Ordering::Relaxed);
         for record in self.freed.take(tid) {
             if discards {
-                front::discard(&self.core, record.group(), record.run());
+                adapter::discard(&self.core, record.group(), record.run());
             }
-            self.freed.count_off(record.run().1);
+            self.freed.subtract(record.run().1);
             let mut held = self.locks.lock(record.group());
             let run = record.run();
             held.freed.remove(&run.0);
@@ -63,10 +62,10 @@ impl Shared {
     }
 }
 
-/// One group, as a commit sees it.
+/// A group, for the commit.
 pub(super) struct Group {
-    pub(super) info: Arc<Info>,
-    shared: Arc<Shared>,
+    pub(super) info: Arc<GroupInfo>,
+    shared: Arc<SharedState>,
 }
 
 impl Dirty for Group {
@@ -81,21 +80,21 @@ impl Dirty for Group {
     }
 
     fn committed(&self, tid: Tid) {
-        self.shared.give_back(tid);
+        self.shared.release_records(tid);
     }
 }
 
 /// The allocator of ext4, in one of its designs.
 pub(super) struct Mballoc {
     groups: Arc<Groups>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     pub(super) loaded: Box<[OnceLock<Arc<Group>>]>,
     goal: Goal,
     pub(super) localities: Localities,
-    /// Free clusters of flex groups, four to a line as in the original. Relaxed: counts.
+    /// Free clusters of flex groups, four to a cache line as in the original. Relaxed: counts.
     flex: Box<[[AtomicI64; 2]]>,
     pub(super) space: Space,
-    /// Groups that are read already, from the first. Relaxed: a hint.
+    /// The number of groups that were read ahead. Relaxed: a hint.
     read_ahead: AtomicU32,
     by_order: bool,
     pub(super) design: Design,
@@ -118,11 +117,11 @@ impl Mballoc {
             _ => Orders::maps(count, design.locks),
         };
         let flex = count.div_ceil(core.geo.flex_groups);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             locks: Locks::new(count, design.locks),
             orders,
             freed: Freed::new(design.freed, design.locks),
-            given_back: AtomicU64::new(0),
+            released: AtomicU64::new(0),
             core,
         });
         Self {
@@ -143,7 +142,7 @@ impl Mballoc {
         &self.groups.core
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedState {
         &self.shared
     }
 
@@ -164,7 +163,7 @@ impl Mballoc {
         self.by_order
     }
 
-    pub(super) fn goes_in_turn(&self) -> bool {
+    pub(super) fn searches_in_turn(&self) -> bool {
         self.design.scan == Scan::MapsInTurn
     }
 
@@ -172,38 +171,38 @@ impl Mballoc {
         self.design.trims_length
     }
 
-    pub(super) fn tries(&self) -> bool {
+    pub(super) fn uses_try_lock(&self) -> bool {
         self.design.exclusion == Exclusion::TryGroups
     }
 
     #[track_caller]
-    pub(super) fn lock(&self, info: &Info) -> Held<'_> {
+    pub(super) fn lock(&self, info: &GroupInfo) -> LockedGroup<'_> {
         self.shared.locks.lock(info.no)
     }
 
     #[track_caller]
-    pub(super) fn try_lock(&self, info: &Info) -> Option<Held<'_>> {
+    pub(super) fn try_lock(&self, info: &GroupInfo) -> Option<LockedGroup<'_>> {
         self.shared.locks.try_lock(info.no)
     }
 
-    pub(super) fn looks_held(&self, info: &Info) -> bool {
-        self.shared.locks.looks_held(info.no)
+    pub(super) fn is_locked(&self, info: &GroupInfo) -> bool {
+        self.shared.locks.is_locked(info.no)
     }
 
-    /// Where large files go on.
-    pub(super) fn large_goal(&self, ino: InodeNo, own: Option<Place>) -> Option<Place> {
+    /// The goal of a large file.
+    pub(super) fn large_goal(&self, ino: InodeNo, own: Option<GroupPos>) -> Option<GroupPos> {
         self.goal.get(ino, own, &self.shared.freed.md)
     }
 
-    pub(super) fn set_large_goal(&self, ino: InodeNo, place: Place) {
-        self.goal.set(ino, place, &self.shared.freed.md);
+    pub(super) fn set_large_goal(&self, ino: InodeNo, pos: GroupPos) {
+        self.goal.set(ino, pos, &self.shared.freed.md);
     }
 
-    pub(super) fn loaded_info(&self, no: GroupNo) -> Option<&Arc<Info>> {
+    pub(super) fn loaded_info(&self, no: GroupNo) -> Option<&Arc<GroupInfo>> {
         self.loaded[to_usize(no.0)].get().map(|group| &group.info)
     }
 
-    /// A group, read if need be; the first reader's result counts.
+    /// A group, which is read if necessary. The result of the first reader is used.
     pub(super) fn group(&self, no: GroupNo) -> Result<&Arc<Group>> {
         let slot = &self.loaded[to_usize(no.0)];
         if let Some(group) = slot.get() {
@@ -212,52 +211,51 @@ impl Mballoc {
         match self.groups.read_blocks(no) {
             Ok((desc, bitmap, bytes)) => Ok(slot.get_or_init(|| {
                 let len = self.core().geo.group_clusters(no);
-                let info = Arc::new(Info::new(no, len, desc, bitmap));
-                let state = State::new(info.clone(), bytes);
-                self.shared.locks.put(state, &self.shared.orders);
+                let info = Arc::new(GroupInfo::new(no, len, desc, bitmap));
+                let state = GroupState::new(info.clone(), bytes);
+                self.shared.locks.insert(state, &self.shared.orders);
                 Arc::new(Group { info, shared: self.shared.clone() })
             })),
             Err(error) => slot.get().ok_or(error),
         }
     }
 
-    /// A group to look into: one that is known already, or any, if it may be read for that. A
-    /// damaged one is excluded.
-    pub(super) fn worth(&self, no: GroupNo, read: bool) -> Result<Option<&Arc<Info>>> {
+    /// A group to search: a loaded one, or any if `read`. `None` for a damaged or full group.
+    pub(super) fn searchable(&self, no: GroupNo, read: bool) -> Result<Option<&Arc<GroupInfo>>> {
         if let Some(info) = self.loaded_info(no) {
             return Ok(Some(info));
         }
         let core = self.core();
-        // The oldest design reads whatever it comes by.
+        // The oldest design reads every group that it visits.
         let read = read || self.design.scan == Scan::Linear;
         let empty = core.group(no).free_clusters.load(Ordering::Relaxed) == 0;
         if !read || empty || core.is_bad(no) {
             return Ok(None);
         }
-        let group = front::unless_damaged(core, no, self.group(no))?;
+        let group = adapter::unless_damaged(core, no, self.group(no))?;
         Ok(group.map(|group| &group.info))
     }
 
-    /// Reads the next groups of the volume that no allocation has come to yet; of a very large one
-    /// only the first, since each takes memory. Slow passes read the rest as they come to it.
-    pub(super) fn read_some_ahead(&self) -> Result<()> {
+    /// Reads the next groups that no allocation has visited. On a very large volume it stops early,
+    /// because each group takes memory. Slow passes read the other groups when they visit them.
+    pub(super) fn read_groups_ahead(&self) -> Result<()> {
         let count = self.count().min(MOST_AHEAD);
         if self.design.scan == Scan::Linear || self.read_ahead.load(Ordering::Relaxed) >= count {
             return Ok(());
         }
         let from = self.read_ahead.fetch_add(AHEAD, Ordering::Relaxed).min(count);
         for no in (from..count.min(from + AHEAD)).map(GroupNo) {
-            self.worth(no, true)?;
+            self.searchable(no, true)?;
         }
         Ok(())
     }
 
-    /// Whether bitmaps are summed under their groups' locks.
-    pub(super) fn sums(&self) -> bool {
+    /// Whether bitmap checksums are computed under the groups' locks.
+    pub(super) fn computes_checksums(&self) -> bool {
         self.design.sums_bitmaps && self.core().geo.features.metadata_csum()
     }
 
-    /// Counts free clusters of a group's flex group.
+    /// Adds `n` free clusters to a group's flex group.
     pub(super) fn count_flex(&self, no: GroupNo, n: i64) {
         let flex = to_usize(self.core().geo.flex_group_of(no));
         self.flex[flex][0].fetch_add(n, Ordering::Relaxed);

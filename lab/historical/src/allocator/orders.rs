@@ -1,14 +1,12 @@
-//! Groups by order: by their largest free chunk, and by the average length of
-//! their free runs.
+//! Groups by order: that of their largest free chunk, and that of the average length of their free
+//! runs.
 //!
-//! Two forms. *Lists* keep the groups of an order in the order in which they
-//! came, under a lock for readers and writers; a search begins at the head, so
-//! all searches meet there. *Maps* keep them by number; a search reads them
-//! without a lock, from where it likes, and only a group that changes its
-//! order takes the locks of the two orders.
+//! | form | groups of an order | a search | a change of a group's order |
+//! |---|---|---|---|
+//! | lists | in order of insertion | begins at the head, under the reader lock | takes the writer locks of both orders |
+//! | maps | a bitmap by number | begins at any group, without a lock | takes the locks of both orders |
 //!
-//! What a search reads may be old the moment it has it: it looks at the group
-//! itself, under its lock, before it takes anything.
+//! A search may read stale orders. It checks the group again under the group's lock.
 
 use super::locks;
 use nextent::lab_seams::alloc::{bits, buddy::MAX_ORDER};
@@ -19,16 +17,16 @@ use std::collections::BTreeMap;
 
 const ORDERS: usize = MAX_ORDER + 1;
 
-/// By what groups are ordered.
+/// The key of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum OrderKey {
     /// The order of the largest free chunk.
     Largest,
     /// The order of the average free run.
     Average,
 }
 
-impl By {
+impl OrderKey {
     const fn index(self) -> usize {
         match self {
             Self::Largest => 0,
@@ -42,24 +40,24 @@ pub(super) fn of_average(len: u32) -> usize {
     len.checked_ilog2().map_or(0, |order| to_usize(order).saturating_sub(1)).min(MAX_ORDER)
 }
 
-/// Where a group is entered: its order, and its place in the list.
+/// The entry of a group: its order, and its key in the list.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Entry(Option<(usize, u64)>);
+pub(super) struct OrderEntry(Option<(usize, u64)>);
 
 /// All groups by both orders.
 pub(super) enum Orders {
-    /// Nothing is kept: searches go through all groups.
+    /// No orders: searches visit all groups.
     None,
-    Lists([Box<[List]>; 2]),
-    Maps([Box<[Map]>; 2]),
+    Lists([Box<[OrderList]>; 2]),
+    Maps([Box<[OrderMap]>; 2]),
 }
 
-/// The groups of an order by when they came.
-pub(super) struct List {
+/// The groups of an order, by insertion.
+pub(super) struct OrderList {
     /// `[historical.order-list]`
     members: KindRwLock<Members>,
-    /// How many there are: who finds none does not take the lock. Relaxed: a hint, stored under the
-    /// lock.
+    /// The number of groups; a search does not lock an empty list. Relaxed: a hint, stored under
+    /// the lock.
     count: AtomicU32,
 }
 
@@ -69,11 +67,11 @@ struct Members {
     groups: BTreeMap<u64, u32>,
 }
 
-/// The groups of an order by number.
-pub(super) struct Map {
+/// The groups of an order, by number.
+pub(super) struct OrderMap {
     /// Held while a bit changes.
     lock: KindMutex<()>,
-    /// How many groups there are. Relaxed: a hint, stored under the lock.
+    /// The number of groups. Relaxed: a hint, stored under the lock.
     count: AtomicU32,
     /// Relaxed: hints; stored under the lock.
     groups: Box<[AtomicU64]>,
@@ -81,7 +79,7 @@ pub(super) struct Map {
 
 impl Orders {
     pub(super) fn lists(kind: LockKind) -> Self {
-        let list = |_| List {
+        let list = |_| OrderList {
             members: KindRwLock::of_kind(kind, &locks::ORDER_LIST, Members::default()),
             count: AtomicU32::new(0),
         };
@@ -90,7 +88,7 @@ impl Orders {
 
     pub(super) fn maps(groups: u32, kind: LockKind) -> Self {
         let words = bits::word_count(groups);
-        let map = |_| Map {
+        let map = |_| OrderMap {
             lock: KindMutex::of_kind(kind, &locks::ORDER_MAP, ()),
             count: AtomicU32::new(0),
             groups: (0..words).map(|_| AtomicU64::new(0)).collect(),
@@ -98,21 +96,27 @@ impl Orders {
         Self::Maps([(); 2].map(|()| (0..ORDERS).map(map).collect()))
     }
 
-    /// Moves a group to its order, or out if it has none; the caller holds the group's lock, which
-    /// guards `entry`. Nothing is stored if the order is the same.
-    pub(super) fn place(&self, by: By, group: u32, order: Option<usize>, entry: &mut Entry) {
+    /// Moves a group to `order`, or removes it for `None`. The caller holds the group's lock, which
+    /// guards `entry`. Stores nothing if the order is unchanged.
+    pub(super) fn move_group(
+        &self,
+        by: OrderKey,
+        group: u32,
+        order: Option<usize>,
+        entry: &mut OrderEntry,
+    ) {
         if matches!(self, Self::None) || entry.0.map(|(order, _)| order) == order {
             return;
         }
-        if let Some((old, place)) = entry.0.take() {
+        if let Some((old, key)) = entry.0.take() {
             match self {
                 Self::None => {}
-                Self::Lists(lists) => lists[by.index()][old].remove(place),
+                Self::Lists(lists) => lists[by.index()][old].remove(key),
                 Self::Maps(maps) => maps[by.index()][old].change(group, false),
             }
         }
         let Some(order) = order else { return };
-        let place = match self {
+        let key = match self {
             Self::None => 0,
             Self::Lists(lists) => lists[by.index()][order].push(group),
             Self::Maps(maps) => {
@@ -120,14 +124,14 @@ impl Orders {
                 0
             }
         };
-        entry.0 = Some((order, place));
+        entry.0 = Some((order, key));
     }
 
-    /// The first group of an order, from the head of its list, or from `start` around the volume
-    /// in its map, that `fits`.
+    /// The first group of an order that `fits`: in a list from the head, in a map from `start`
+    /// around the volume.
     pub(super) fn first(
         &self,
-        by: By,
+        by: OrderKey,
         order: usize,
         start: u32,
         fits: impl Fn(u32) -> bool,
@@ -146,7 +150,7 @@ impl Orders {
     /// The groups of an order in `[from, to)`, by number; for maps only.
     pub(super) fn walk(
         &self,
-        by: By,
+        by: OrderKey,
         order: usize,
         from: u32,
         to: u32,
@@ -159,24 +163,24 @@ impl Orders {
     }
 }
 
-impl List {
-    /// Puts a group at the end; its place.
+impl OrderList {
+    /// Appends a group. Returns its key.
     fn push(&self, group: u32) -> u64 {
         let mut members = self.members.write();
         members.next += 1;
-        let place = members.next;
-        members.groups.insert(place, group);
+        let key = members.next;
+        members.groups.insert(key, group);
         self.count.store(must_fit(members.groups.len()), Ordering::Relaxed);
-        place
+        key
     }
 
-    fn remove(&self, place: u64) {
+    fn remove(&self, key: u64) {
         let mut members = self.members.write();
-        members.groups.remove(&place);
+        members.groups.remove(&key);
         self.count.store(must_fit(members.groups.len()), Ordering::Relaxed);
     }
 
-    /// The first that `fits`, from the head.
+    /// The first group that `fits`, from the head.
     fn find(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -185,7 +189,7 @@ impl List {
     }
 }
 
-impl Map {
+impl OrderMap {
     fn change(&self, group: u32, add: bool) {
         let _guard = self.lock.lock();
         let word = &self.groups[to_usize(group) / 64];
@@ -219,46 +223,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_begin_at_the_head_and_maps_where_they_are_told() {
+    fn lists_begin_at_the_head_and_maps_at_the_start() {
         for orders in [Orders::lists(LockKind::Spin), Orders::maps(200, LockKind::Sleep)] {
-            let mut entries = [Entry::default(); 200];
+            let mut entries = [OrderEntry::default(); 200];
             for group in [150, 3, 70] {
                 let entry = &mut entries[group as usize];
-                orders.place(By::Largest, group, Some(5), entry);
+                orders.move_group(OrderKey::Largest, group, Some(5), entry);
             }
-            let first = |start| orders.first(By::Largest, 5, start, |_| true);
+            let first = |start| orders.first(OrderKey::Largest, 5, start, |_| true);
             match &orders {
                 Orders::Lists(_) => assert_eq!((first(0), first(71)), (Some(150), Some(150))),
                 _ => {
                     assert_eq!((first(0), first(71), first(151)), (Some(3), Some(150), Some(3)));
-                    let walk = orders.walk(By::Largest, 5, 4, 150).collect::<Vec<_>>();
+                    let walk = orders.walk(OrderKey::Largest, 5, 4, 150).collect::<Vec<_>>();
                     assert_eq!(walk, [70]);
                 }
             }
-            orders.place(By::Largest, 150, Some(6), &mut entries[150]);
-            orders.place(By::Largest, 3, None, &mut entries[3]);
+            orders.move_group(OrderKey::Largest, 150, Some(6), &mut entries[150]);
+            orders.move_group(OrderKey::Largest, 3, None, &mut entries[3]);
             assert_eq!(
-                (first(0), orders.first(By::Largest, 6, 0, |_| true)),
+                (first(0), orders.first(OrderKey::Largest, 6, 0, |_| true)),
                 (Some(70), Some(150))
             );
-            assert_eq!(orders.first(By::Average, 6, 0, |_| true), None);
+            assert_eq!(orders.first(OrderKey::Average, 6, 0, |_| true), None);
         }
     }
 
     #[test]
-    fn who_finds_an_order_empty_takes_no_lock() {
+    fn a_search_does_not_lock_an_empty_order() {
         let orders = Orders::lists(LockKind::Spin);
         let Orders::Lists(lists) = &orders else { unreachable!("they were made so") };
-        // Who took it would wait for ever, or be told that it has that rank already.
-        let held = lists[By::Largest as usize][5].members.write();
-        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), None);
+        // A search that took the lock would deadlock, or fail the check of lock ranks.
+        let held = lists[OrderKey::Largest as usize][5].members.write();
+        assert_eq!(orders.first(OrderKey::Largest, 5, 0, |_| true), None);
         drop(held);
-        let mut entry = Entry::default();
-        orders.place(By::Largest, 7, Some(5), &mut entry);
-        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), Some(7));
-        orders.place(By::Largest, 7, None, &mut entry);
-        let held = lists[By::Largest as usize][5].members.write();
-        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), None);
+        let mut entry = OrderEntry::default();
+        orders.move_group(OrderKey::Largest, 7, Some(5), &mut entry);
+        assert_eq!(orders.first(OrderKey::Largest, 5, 0, |_| true), Some(7));
+        orders.move_group(OrderKey::Largest, 7, None, &mut entry);
+        let held = lists[OrderKey::Largest as usize][5].members.write();
+        assert_eq!(orders.first(OrderKey::Largest, 5, 0, |_| true), None);
         drop(held);
     }
 

@@ -1,55 +1,54 @@
-//! What the mballoc designs set aside: behind a large file's last blocks, and
-//! for the small files of a CPU.
+//! Preallocation of the mballoc designs: after a large file's last blocks, and for the small files
+//! of a CPU.
 //!
-//! How much is set aside follows from the size that the file will have with
-//! the request. A file that goes on where it ended is served from what was set
-//! aside for it; a small file by what its CPU has, under that CPU's lock. What
-//! is set aside is free on disk. When space runs out all of it is taken back,
-//! by an epoch in each group, so nothing breaks if an owner forgets its part.
+//! The file's size after the request determines the length of a preallocation. A file that
+//! continues where it ended uses its own. A small file uses that of its CPU, under that CPU's lock.
+//! Preallocated clusters are free on disk. When space runs out the allocator recalls all of them by
+//! an epoch in each group, so an owner need not release its part.
 
+use super::group_pos::GroupPos;
 use super::locks;
-use super::place::Place;
 use nextent_num::must_fit;
 use nextent_ondisk::{Geometry, GroupNo};
 use nextent_sync::{Mutex, PerCore};
 
-/// Blocks up to which a file is small.
+/// The largest size of a small file, in blocks.
 const SMALL: u64 = 16;
-/// Bytes that are set aside for small files at once; at least `LEAST_FOR_SMALL` clusters.
+/// Blocks that are preallocated for small files at once; at least `LEAST_FOR_SMALL` clusters.
 const FOR_SMALL: u32 = 512;
 const LEAST_FOR_SMALL: u32 = 32;
-/// Parts a CPU may keep, and how many it keeps when it has more.
+/// The most parts of a CPU, and how many it keeps when it has more.
 const MOST_PARTS: usize = 8;
 const KEPT_PARTS: usize = 5;
 
-/// Clusters set aside.
+/// Preallocated clusters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pa {
+pub(crate) struct Prealloc {
     pub(crate) group: GroupNo,
     pub(crate) start: u32,
     pub(crate) n: u32,
     pub(crate) epoch: u32,
 }
 
-impl Pa {
-    pub(super) fn place(&self) -> Place {
-        Place { group: self.group, at: self.start }
+impl Prealloc {
+    pub(super) fn pos(&self) -> GroupPos {
+        GroupPos { group: self.group, at: self.start }
     }
 
-    /// What is left when the first `n` clusters are taken.
+    /// The rest after the first `n` clusters are used.
     pub(super) fn rest(self, n: u32) -> Option<Self> {
         (n < self.n).then_some(Self { start: self.start + n, n: self.n - n, ..self })
     }
 }
 
-/// What a design keeps for a growing file; guarded as the file's window is.
+/// The state of a growing file. The lock of the file's window guards it.
 #[derive(Debug, Default)]
 pub(crate) struct FileState {
-    /// Clusters that it got since it was empty, or since it was last given up.
+    /// Clusters allocated since the file was empty, or since its last release.
     pub(super) clusters: u32,
-    /// Where it got its last, in designs that keep that in the file.
-    pub(super) goal: Option<Place>,
-    pub(super) aside: Option<Pa>,
+    /// Its last allocation, in designs with a goal in the inode.
+    pub(super) goal: Option<GroupPos>,
+    pub(super) prealloc: Option<Prealloc>,
 }
 
 /// Whether a file of `clusters` is small.
@@ -57,7 +56,7 @@ pub(super) fn is_small(geo: &Geometry, clusters: u32) -> bool {
     u64::from(clusters) << geo.cluster_bits <= SMALL
 }
 
-/// How many clusters to look for when a large file of `before` clusters asks for `asked`.
+/// The clusters to search for when a large file of `before` clusters requests `asked`.
 pub(super) fn for_large(geo: &Geometry, before: u32, asked: u32) -> u32 {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -78,35 +77,35 @@ pub(super) fn for_large(geo: &Geometry, before: u32, asked: u32) -> u32 {
     must_fit::<u32, _>((target - from) >> bits).clamp(asked, geo.clusters_per_group.max(asked))
 }
 
-/// How many clusters to look for when a small file asks for `asked`.
+/// The clusters to search for when a small file requests `asked`.
 pub(super) fn for_small(geo: &Geometry, asked: u32) -> u32 {
     (FOR_SMALL >> geo.cluster_bits).max(LEAST_FOR_SMALL).min(geo.clusters_per_group).max(asked)
 }
 
-/// What each CPU has for small files.
-pub(super) struct Localities(PerCore<Mutex<Vec<Pa>>>);
+/// Each CPU's preallocation for small files.
+pub(super) struct Localities(PerCore<Mutex<Vec<Prealloc>>>);
 
 impl Localities {
     pub(super) fn new() -> Self {
         Self(PerCore::new(|_| Mutex::new(&locks::LOCALITY, Vec::new())))
     }
 
-    /// The caller's, locked for the whole of an allocation.
-    pub(super) fn here(&self) -> nextent_sync::MutexGuard<'_, Vec<Pa>> {
+    /// The preallocation of the caller's CPU, locked during an allocation.
+    pub(super) fn here(&self) -> nextent_sync::MutexGuard<'_, Vec<Prealloc>> {
         self.0.here().lock()
     }
 }
 
-/// Takes out the part nearest to `goal` that has `n` clusters.
-pub(super) fn nearest(parts: &mut Vec<Pa>, n: u32, goal: Place) -> Option<Pa> {
-    let distance = |pa: &Pa| (pa.group.0.abs_diff(goal.group.0), pa.start.abs_diff(goal.at));
+/// Removes the part nearest to `goal` that has `n` clusters.
+pub(super) fn take_nearest(parts: &mut Vec<Prealloc>, n: u32, goal: GroupPos) -> Option<Prealloc> {
+    let distance = |pa: &Prealloc| (pa.group.0.abs_diff(goal.group.0), pa.start.abs_diff(goal.at));
     let enough = parts.iter().enumerate().filter(|(_, pa)| pa.n >= n);
     let (i, _) = enough.min_by_key(|(_, pa)| distance(pa))?;
     Some(parts.swap_remove(i))
 }
 
-/// Keeps a part; returns those that are too many.
-pub(super) fn keep(parts: &mut Vec<Pa>, pa: Pa) -> Vec<Pa> {
+/// Adds a part. Returns the parts to release, if there are too many.
+pub(super) fn add_part(parts: &mut Vec<Prealloc>, pa: Prealloc) -> Vec<Prealloc> {
     parts.push(pa);
     if parts.len() <= MOST_PARTS {
         return Vec::new();
@@ -118,28 +117,28 @@ pub(super) fn keep(parts: &mut Vec<Pa>, pa: Pa) -> Vec<Pa> {
 mod tests {
     use super::*;
 
-    fn pa(group: u32, start: u32, n: u32) -> Pa {
-        Pa { group: GroupNo(group), start, n, epoch: 0 }
+    fn pa(group: u32, start: u32, n: u32) -> Prealloc {
+        Prealloc { group: GroupNo(group), start, n, epoch: 0 }
     }
 
     #[test]
-    fn a_cpu_keeps_a_few_parts_and_takes_the_nearest_that_will_do() {
+    fn a_cpu_keeps_few_parts_and_takes_the_nearest_that_fits() {
         let mut parts = Vec::new();
         for i in 0..8 {
-            assert!(keep(&mut parts, pa(i, 100 * i, 4 + i)).is_empty());
+            assert!(add_part(&mut parts, pa(i, 100 * i, 4 + i)).is_empty());
         }
-        let goal = Place { group: GroupNo(2), at: 0 };
-        assert_eq!(nearest(&mut parts, 5, goal).unwrap().group, GroupNo(2));
-        assert_eq!(nearest(&mut parts, 9, goal).unwrap().group, GroupNo(5));
-        assert!(nearest(&mut parts, 12, goal).is_none());
-        assert!(keep(&mut parts, pa(20, 0, 1)).is_empty());
-        assert!(keep(&mut parts, pa(21, 0, 1)).is_empty());
-        assert_eq!(keep(&mut parts, pa(22, 0, 1)).len(), 4);
+        let goal = GroupPos { group: GroupNo(2), at: 0 };
+        assert_eq!(take_nearest(&mut parts, 5, goal).unwrap().group, GroupNo(2));
+        assert_eq!(take_nearest(&mut parts, 9, goal).unwrap().group, GroupNo(5));
+        assert!(take_nearest(&mut parts, 12, goal).is_none());
+        assert!(add_part(&mut parts, pa(20, 0, 1)).is_empty());
+        assert!(add_part(&mut parts, pa(21, 0, 1)).is_empty());
+        assert_eq!(add_part(&mut parts, pa(22, 0, 1)).len(), 4);
         assert_eq!(parts.len(), KEPT_PARTS);
     }
 
     #[test]
-    fn a_part_shrinks_to_nothing() {
+    fn a_used_part_has_no_rest() {
         assert_eq!(pa(1, 10, 4).rest(3).map(|pa| (pa.start, pa.n)), Some((13, 1)));
         assert!(pa(1, 10, 4).rest(4).is_none());
     }

@@ -1,35 +1,34 @@
-//! The search of the mballoc designs: passes over the groups, pickier ones
-//! first, and what each accepts.
+//! The search of the mballoc designs: passes over the groups, stricter ones first.
 //!
-//! | pass | groups it looks into | what it takes |
+//! | pass | groups that it searches | run that it takes |
 //! |---|---|---|
-//! | `Power2` | those with a free chunk of the order; for powers of two only | the lowest chunk of the smallest order that will do |
+//! | `Power2` | those with a free chunk of the order; for powers of two only | the lowest chunk of the smallest order that fits |
 //! | `Fast` | those whose average run is long enough | a run of at least the length |
-//! | `BestAvail` | those whose average run is of an order up to three below, but not below what was asked | as `Fast`, of that order |
-//! | `Slow` | those with so many free clusters | the best of up to 200 runs |
+//! | `BestAvail` | those whose average run is of an order up to three below, but not below the request | as `Fast`, of that order |
+//! | `Slow` | those with enough free clusters | the best of up to 200 runs |
 //! | `Any` | any, waiting for locks | as `Slow` |
 //!
-//! A group is looked at without its lock, then under it, again.
+//! A search checks a group without its lock, and again under it.
 
-use super::group::{Held, Info};
+use super::group::{GroupInfo, LockedGroup};
+use super::group_pos::GroupPos;
 use super::mballoc::Mballoc;
-use super::orders::{self, By};
-use super::place::Place;
-use super::prealloc::Pa;
+use super::orders::{self, OrderKey};
+use super::prealloc::Prealloc;
 use nextent::lab_seams::alloc::Result;
 use nextent::lab_seams::alloc::buddy::{MAX_ORDER, Run};
 use nextent_num::to_usize;
 use nextent_ondisk::{GroupNo, InodeNo};
 
-/// Runs after which a search ends with what it has.
-const MOST_SEEN: u32 = 200;
-/// Runs after which a search ends if it has enough.
-const ENOUGH_SEEN: u32 = 10;
-/// Smallest order that is searched by chunks.
+/// Runs after which a search ends with its best run.
+const MOST_EXAMINED: u32 = 200;
+/// Runs after which a search ends if its best run is long enough.
+const ENOUGH_EXAMINED: u32 = 10;
+/// Smallest order of a search by chunks.
 const LEAST_ORDER: u32 = 1;
-/// How many orders less than wanted `BestAvail` goes down to.
+/// The most orders that `BestAvail` goes below the request.
 const MOST_TRIMMED: u32 = 3;
-/// Fewest groups of a flex group for data to leave the first to metadata.
+/// Least groups of a flex group whose first group is for metadata.
 const FLEX_FOR_DATA: u32 = 4;
 
 /// A pass over the groups.
@@ -58,62 +57,62 @@ impl Pass {
     }
 }
 
-/// What is searched for, in clusters.
-pub(super) struct Wanted {
-    /// With what is to be set aside.
+/// The arguments of a search, in clusters.
+pub(super) struct SearchRequest {
+    /// The length with the preallocation.
     pub(super) want: u32,
-    /// By the caller.
+    /// The length that the caller requests.
     pub(super) asked: u32,
     pub(super) min: u32,
-    pub(super) goal: Place,
-    /// Whether the very place is tried first.
+    pub(super) goal: GroupPos,
+    /// Whether the search tries the goal itself first.
     pub(super) try_goal: bool,
-    /// Whether the file is large: it follows the goal of large files.
+    /// Whether the file is large, so that the search uses the goal of large files.
     pub(super) stream: bool,
     pub(super) data: bool,
     pub(super) ino: InodeNo,
-    /// The file's own goal for the case.
-    pub(super) own_goal: Option<Place>,
+    /// The goal in the inode.
+    pub(super) own_goal: Option<GroupPos>,
 }
 
-/// What was found: taken from the buddy, the bitmap not yet changed.
+/// A run that was taken from the buddy; its bits are not set yet.
 pub(super) struct Taken {
     pub(super) group: GroupNo,
     pub(super) run: Run,
-    pub(super) aside: Option<Pa>,
+    pub(super) preallocated: Option<Prealloc>,
 }
 
 /// One search.
 pub(super) struct Search<'s> {
     mb: &'s Mballoc,
-    wanted: Wanted,
-    /// The length looked for now.
+    wanted: SearchRequest,
+    /// The current length.
     want: u32,
     order: usize,
-    /// Where passes begin.
+    /// The first group of each pass.
     start: GroupNo,
     best: Option<(GroupNo, Run)>,
-    seen: u32,
-    /// Whether the first run will do.
+    examined: u32,
+    /// Whether the first run is accepted.
     first: bool,
 }
 
 enum Step {
     Taken(Taken),
-    /// On with the next group.
+    /// Continue with the next group.
     Next,
-    /// Enough seen.
+    /// End the pass: enough runs were examined.
     Break,
 }
 
 impl<'s> Search<'s> {
-    pub(super) fn new(mb: &'s Mballoc, wanted: Wanted) -> Self {
+    pub(super) fn new(mb: &'s Mballoc, wanted: SearchRequest) -> Self {
         let (want, start) = (wanted.want, wanted.goal.group);
         let order = to_usize(want.max(1).ilog2());
-        Self { mb, wanted, want, order, start, best: None, seen: 0, first: false }
+        Self { mb, wanted, want, order, start, best: None, examined: 0, first: false }
     }
 
-    /// Searches, and takes what it finds from its group's buddy.
+    /// Searches, and takes the result from its group's buddy.
     pub(super) fn run(mut self) -> Result<Option<Taken>> {
         if self.wanted.try_goal
             && let Some(taken) = self.at_goal()?
@@ -141,10 +140,10 @@ impl<'s> Search<'s> {
         self.take_best()
     }
 
-    /// The best run of an earlier group, if it is still there, else any run at all.
+    /// Takes the best run of an earlier group if it is still free, else any run.
     fn take_best(&mut self) -> Result<Option<Taken>> {
         let Some((no, (start, _))) = self.best.take() else { return Ok(None) };
-        if let Some(info) = self.mb.worth(no, true)? {
+        if let Some(info) = self.mb.searchable(no, true)? {
             let _loaded = info.load();
             let mut held = self.mb.lock(info);
             let n = held.buddy.run_at(start, self.want);
@@ -159,10 +158,10 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// At the very goal, waiting for its group's lock.
+    /// Takes the run at the goal; waits for its group's lock.
     fn at_goal(&mut self) -> Result<Option<Taken>> {
         let goal = self.wanted.goal;
-        let Some(info) = self.mb.worth(goal.group, true)? else { return Ok(None) };
+        let Some(info) = self.mb.searchable(goal.group, true)? else { return Ok(None) };
         let _loaded = info.load();
         let mut held = self.mb.lock(info);
         let n = held.buddy.run_at(goal.at, self.want);
@@ -176,12 +175,12 @@ impl<'s> Search<'s> {
                 Ok(Step::Next)
             }
             _ if !by_order => self.all_groups(pass),
-            _ if self.mb.goes_in_turn() => self.in_turn(pass),
-            _ => self.chosen(pass),
+            _ if self.mb.searches_in_turn() => self.orders_in_turn(pass),
+            _ => self.groups_by_order(pass),
         }
     }
 
-    /// Every group, from the start around the volume.
+    /// Searches every group, from the start around the volume.
     fn all_groups(&mut self, pass: Pass) -> Result<Step> {
         let count = self.mb.count();
         for no in (self.start.0..count).chain(0..self.start.0).map(GroupNo) {
@@ -193,9 +192,9 @@ impl<'s> Search<'s> {
         Ok(Step::Next)
     }
 
-    /// The start's group, then whichever group is first in the orders that will do, again and
-    /// again: a group that disappoints may be chosen once more.
-    fn chosen(&mut self, pass: Pass) -> Result<Step> {
+    /// Searches the start's group, then repeatedly the first group in the orders that fits. A group
+    /// without success may be returned again.
+    fn groups_by_order(&mut self, pass: Pass) -> Result<Step> {
         let mut no = Some(self.start);
         for _ in 0..self.mb.count() {
             let Some(group) = no else { break };
@@ -214,30 +213,30 @@ impl<'s> Search<'s> {
         let orders = &self.mb.shared().orders;
         if pass != Pass::BestAvail {
             let (by, from) = self.orders_of(pass);
-            let fits = |no| self.looks_good(pass, GroupNo(no));
+            let fits = |no| self.may_fit(pass, GroupNo(no));
             let found = (from..=MAX_ORDER).find_map(|order| orders.first(by, order, start, fits));
             return found.map(GroupNo);
         }
         for len in self.trimmed_lengths() {
             self.want = len;
-            let fits = |no| self.looks_good(pass, GroupNo(no));
+            let fits = |no| self.may_fit(pass, GroupNo(no));
             let order = orders::of_average(len);
-            if let Some(no) = orders.first(By::Average, order, start, fits) {
+            if let Some(no) = orders.first(OrderKey::Average, order, start, fits) {
                 return Some(GroupNo(no));
             }
         }
         None
     }
 
-    fn orders_of(&self, pass: Pass) -> (By, usize) {
+    fn orders_of(&self, pass: Pass) -> (OrderKey, usize) {
         match pass {
-            Pass::Power2 => (By::Largest, self.order),
-            _ => (By::Average, orders::of_average(self.want)),
+            Pass::Power2 => (OrderKey::Largest, self.order),
+            _ => (OrderKey::Average, orders::of_average(self.want)),
         }
     }
 
-    /// All orders from the start's group to the volume's end, then all before it.
-    fn in_turn(&mut self, pass: Pass) -> Result<Step> {
+    /// Searches all orders from the start's group to the volume's end, then all before that group.
+    fn orders_in_turn(&mut self, pass: Pass) -> Result<Step> {
         if pass != Pass::BestAvail {
             let (by, from) = self.orders_of(pass);
             return self.walk(pass, by, from..=MAX_ORDER);
@@ -245,7 +244,7 @@ impl<'s> Search<'s> {
         for len in self.trimmed_lengths() {
             self.want = len;
             let order = orders::of_average(len);
-            match self.walk(pass, By::Average, order..=order)? {
+            match self.walk(pass, OrderKey::Average, order..=order)? {
                 Step::Next => {}
                 done => return Ok(done),
             }
@@ -257,7 +256,7 @@ impl<'s> Search<'s> {
     fn walk(
         &mut self,
         pass: Pass,
-        by: By,
+        by: OrderKey,
         orders: std::ops::RangeInclusive<usize>,
     ) -> Result<Step> {
         let mb = self.mb;
@@ -274,7 +273,7 @@ impl<'s> Search<'s> {
         Ok(Step::Next)
     }
 
-    /// Powers of two below the length wanted, three at most, none below what was asked.
+    /// Powers of two below the wanted length, three at most, none below the request.
     fn trimmed_lengths(&self) -> impl Iterator<Item = u32> + use<> {
         let (want, asked) = (self.wanted.want, self.wanted.asked);
         let top = want.ilog2();
@@ -282,15 +281,15 @@ impl<'s> Search<'s> {
         orders.map(|order| 1 << order).filter(move |len| (asked..=want).contains(len))
     }
 
-    /// Whether a group will do, as far as can be told without its lock.
-    fn looks_good(&self, pass: Pass, no: GroupNo) -> bool {
-        let held = |info: &Info| self.mb.tries() && self.mb.looks_held(info);
+    /// Whether a group may fit, by a check without its lock.
+    fn may_fit(&self, pass: Pass, no: GroupNo) -> bool {
+        let held = |info: &GroupInfo| self.mb.uses_try_lock() && self.mb.is_locked(info);
         let Some(info) = self.mb.loaded_info(no) else { return false };
-        info.come_by_list();
-        !held(info) && self.good(pass, info)
+        info.follow_list_link();
+        !held(info) && self.fits(pass, info)
     }
 
-    fn good(&self, pass: Pass, info: &Info) -> bool {
+    fn fits(&self, pass: Pass, info: &GroupInfo) -> bool {
         if info.free() == 0 || self.mb.is_bad(info.no) {
             return false;
         }
@@ -304,18 +303,18 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Looks into a group.
+    /// Searches a group.
     fn scan(&mut self, pass: Pass, no: GroupNo) -> Result<Step> {
         let mb = self.mb;
-        let tries = mb.tries() && pass != Pass::Any;
-        let Some(info) = mb.worth(no, !pass.is_cheap())? else { return Ok(Step::Next) };
-        if tries && mb.looks_held(info) || !self.good(pass, info) {
+        let try_only = mb.uses_try_lock() && pass != Pass::Any;
+        let Some(info) = mb.searchable(no, !pass.is_cheap())? else { return Ok(Step::Next) };
+        if try_only && mb.is_locked(info) || !self.fits(pass, info) {
             return Ok(Step::Next);
         }
         let _loaded = info.load();
-        let held = if tries { mb.try_lock(info) } else { Some(mb.lock(info)) };
+        let held = if try_only { mb.try_lock(info) } else { Some(mb.lock(info)) };
         let Some(mut held) = held else { return Ok(Step::Next) };
-        if !self.good(pass, info) {
+        if !self.fits(pass, info) {
             return Ok(Step::Next);
         }
         if pass == Pass::Power2 {
@@ -326,8 +325,8 @@ impl<'s> Search<'s> {
         Ok(self.all_runs(pass, &mut held))
     }
 
-    /// Goes through the free runs of a group.
-    fn all_runs(&mut self, pass: Pass, held: &mut Held<'_>) -> Step {
+    /// Examines the free runs of a group.
+    fn all_runs(&mut self, pass: Pass, held: &mut LockedGroup<'_>) -> Step {
         let no = held.info.no;
         let mut at = 0;
         while let Some(run) = held.buddy.next_run(at) {
@@ -335,28 +334,30 @@ impl<'s> Search<'s> {
             if run.1 < self.wanted.min || pass.is_cheap() && run.1 < self.want {
                 continue;
             }
-            self.seen += 1;
+            self.examined += 1;
             if run.1 == self.want || self.first {
                 return Step::Taken(self.take(held, run));
             }
-            self.compare(no, run);
+            self.update_best(no, run);
             let enough = self.best_here(no);
             match enough {
-                Some(run) if self.seen > ENOUGH_SEEN => return Step::Taken(self.take(held, run)),
-                _ if self.seen > MOST_SEEN => return Step::Break,
+                Some(run) if self.examined > ENOUGH_EXAMINED => {
+                    return Step::Taken(self.take(held, run));
+                }
+                _ if self.examined > MOST_EXAMINED => return Step::Break,
                 _ => {}
             }
         }
         self.best_here(no).map_or(Step::Next, |run| Step::Taken(self.take(held, run)))
     }
 
-    /// The best run so far, if it is in this group and long enough.
+    /// The best run, if it is in this group and long enough.
     fn best_here(&self, no: GroupNo) -> Option<Run> {
         self.best.filter(|best| best.0 == no && best.1.1 >= self.want).map(|best| best.1)
     }
 
-    /// Keeps the shortest run that is long enough, else the longest.
-    fn compare(&mut self, no: GroupNo, run: Run) {
+    /// Updates the best run: the shortest that is long enough, else the longest.
+    fn update_best(&mut self, no: GroupNo, run: Run) {
         let better = self.best.is_none_or(|(_, (_, best))| {
             if best < self.want { run.1 > best } else { (self.want..best).contains(&run.1) }
         });
@@ -365,21 +366,21 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Takes the start of a run from the buddy; what was not asked for is set aside.
-    fn take(&self, held: &mut Held<'_>, (start, n): Run) -> Taken {
-        // Not a reference of its own to the group's data, which would be counted under its lock.
+    /// Takes the start of a run from the buddy. Preallocates the part beyond the request.
+    fn take(&self, held: &mut LockedGroup<'_>, (start, n): Run) -> Taken {
+        // Copy the number: a clone of the group's `Arc` would be counted under the lock.
         let group = held.info.no;
         let n = n.min(self.want);
         let asked = n.min(self.wanted.asked);
         held.buddy.take((start, n));
-        let aside = (n > asked).then(|| {
-            held.aside.insert(start + asked, n - asked);
-            Pa { group, start: start + asked, n: n - asked, epoch: held.epoch }
+        let preallocated = (n > asked).then(|| {
+            held.preallocated.insert(start + asked, n - asked);
+            Prealloc { group, start: start + asked, n: n - asked, epoch: held.epoch }
         });
         if self.wanted.stream {
-            self.mb.set_large_goal(self.wanted.ino, Place { group, at: start });
+            self.mb.set_large_goal(self.wanted.ino, GroupPos { group, at: start });
         }
         held.publish(&self.mb.shared().orders);
-        Taken { group, run: (start, asked), aside }
+        Taken { group, run: (start, asked), preallocated }
     }
 }

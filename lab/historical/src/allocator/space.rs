@@ -1,13 +1,13 @@
-//! How many clusters are free, and who may take them.
+//! Counts of free clusters, and claims on them.
 //!
-//! A claim is checked against the reserves before a search; what was taken is
-//! counted when the search has found it. Counts carry no other data with them.
+//! A caller claims clusters against the reserves before a search, and subtracts the allocated ones
+//! after it. The counts order no other data.
 //!
 //! | variant | the count | a claim |
 //! |---|---|---|
 //! | `Super` | stored under the volume's lock, which the caller holds | exact |
-//! | `OneLock` | stored under its lock, together with the group's | advisory: looks, claims nothing |
-//! | `PerCpu` | a part for each slot, carried over under a lock when it exceeds a batch | exact: added to the claimed clusters first, then compared; by parts when far from the end, else by sums |
+//! | `OneLock` | stored under its lock, together with the group's | advisory: checks, but claims nothing |
+//! | `PerCpu` | a part for each slot, moved to the whole under a lock when it exceeds a batch | exact: adds to the claimed clusters, then compares; by the whole far from the limit, else by sums |
 
 use super::locks;
 use nextent::lab_seams::alloc::{Privilege, signed};
@@ -15,12 +15,12 @@ use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use nextent_sync::{CachePadded, KindMutex, LockKind, PerCore, available_cores};
 
-/// Hashed locks of groups: 4 << log2(32), what a kernel built for 32 CPUs or more has.
+/// Number of hashed locks of groups: 4 << log2(32), as in a kernel for 32 CPUs or more.
 pub(super) const GROUP_LOCKS: usize = 128;
-/// Largest pool for what must not fail, as of the default design.
+/// Largest pool for operations that must not fail, as in the default design.
 const POOL_LIMIT: u64 = 4096;
 
-/// What users may not take.
+/// Clusters that a privilege may not take.
 #[derive(Clone, Copy)]
 pub(super) struct Reserves {
     root: i64,
@@ -33,7 +33,7 @@ impl Reserves {
         Self { root: signed(root), pool: signed((total / 50).min(POOL_LIMIT)) }
     }
 
-    fn kept_from(self, privilege: Privilege) -> i64 {
+    fn withheld_from(self, privilege: Privilege) -> i64 {
         match privilege {
             Privilege::User => self.root + self.pool,
             Privilege::Root => self.pool,
@@ -49,18 +49,18 @@ pub(super) struct Space {
 }
 
 enum Count {
-    Super(Plain),
-    OneLock(Plain, KindMutex<()>),
+    Super(LockedCount),
+    OneLock(LockedCount, KindMutex<()>),
     PerCpu { free: Box<PerCpu>, claimed: Box<PerCpu>, groups: Box<[CachePadded<KindMutex<()>>]> },
 }
 
-/// Counts that are stored under a lock and read without. Relaxed: they are read as hints, or
-/// under the lock.
-struct Plain {
+/// A count that is stored under a lock and read with or without it. Relaxed: reads without the lock
+/// are hints.
+struct LockedCount {
     free: AtomicI64,
 }
 
-impl Plain {
+impl LockedCount {
     fn new(free: i64) -> Self {
         Self { free: AtomicI64::new(free) }
     }
@@ -76,12 +76,12 @@ impl Plain {
 
 impl Space {
     pub(super) fn under_super(free: u64, reserves: Reserves) -> Self {
-        Self { reserves, count: Count::Super(Plain::new(signed(free))) }
+        Self { reserves, count: Count::Super(LockedCount::new(signed(free))) }
     }
 
     pub(super) fn one_lock(free: u64, reserves: Reserves, kind: LockKind) -> Self {
         let lock = KindMutex::of_kind(kind, &locks::COUNTERS, ());
-        Self { reserves, count: Count::OneLock(Plain::new(signed(free)), lock) }
+        Self { reserves, count: Count::OneLock(LockedCount::new(signed(free)), lock) }
     }
 
     pub(super) fn per_cpu(free: u64, reserves: Reserves, kind: LockKind) -> Self {
@@ -94,15 +94,14 @@ impl Space {
         Self { reserves, count }
     }
 
-    /// Whether `n` clusters may be taken; they are the caller's until it says what became of
-    /// them.
+    /// Claims `n` clusters, until [`Self::take`] or [`Self::end_claim`]. Returns whether that fits.
     pub(super) fn claim(&self, n: u32, privilege: Privilege) -> bool {
-        let (n, kept) = (i64::from(n), self.reserves.kept_from(privilege));
+        let (n, withheld) = (i64::from(n), self.reserves.withheld_from(privilege));
         match &self.count {
-            Count::Super(plain) | Count::OneLock(plain, _) => plain.left() - kept >= n,
+            Count::Super(plain) | Count::OneLock(plain, _) => plain.left() - withheld >= n,
             Count::PerCpu { free, claimed, .. } => {
                 claimed.add(n);
-                let fits = fits(free, claimed, kept);
+                let fits = fits(free, claimed, withheld);
                 if !fits {
                     claimed.add(-n);
                 }
@@ -123,70 +122,70 @@ impl Space {
         Some(n)
     }
 
-    /// Of `claimed` clusters, `taken` were taken in the group number `group`, whose count is
+    /// Ends a claim of which `taken` clusters were allocated in group `group`, whose count is
     /// `of_group`.
     pub(super) fn take(&self, claimed: u32, taken: u32, group: u32, of_group: &AtomicU32) {
         let n = i64::from(taken);
         match &self.count {
             Count::Super(plain) => {
-                less(of_group, taken);
+                subtract(of_group, taken);
                 plain.add(-n);
             }
             Count::OneLock(plain, lock) => {
                 let _guard = lock.lock();
-                less(of_group, taken);
+                subtract(of_group, taken);
                 plain.add(-n);
             }
             Count::PerCpu { groups, .. } => {
                 let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
-                less(of_group, taken);
+                subtract(of_group, taken);
                 drop(guard);
             }
         }
-        self.settle(claimed, taken);
+        self.end_claim(claimed, taken);
     }
 
-    /// Ends a claim of which `taken` clusters were taken; the group's
-    /// count is the caller's.
-    pub(super) fn settle(&self, claimed: u32, taken: u32) {
+    /// Ends a claim of which `taken` clusters were allocated. The caller updates the group's count.
+    pub(super) fn end_claim(&self, claimed: u32, taken: u32) {
         if let Count::PerCpu { free, claimed: all, .. } = &self.count {
-            // In this order the two never say more than there is.
+            // In this order the two counts never exceed the free clusters.
             free.add(-i64::from(taken));
             all.add(-i64::from(claimed));
         }
     }
 
-    /// Counts `n` clusters as free; the group's count is the caller's.
-    pub(super) fn give_whole(&self, n: u32) {
+    /// Adds `n` free clusters to the volume's count. The caller updates the group's count.
+    pub(super) fn give_volume(&self, n: u32) {
         if let Count::PerCpu { free, .. } = &self.count {
             free.add(i64::from(n));
         }
     }
 
-    /// Counts `n` clusters of a group as free, a lock round for each where that was the way.
+    /// Adds `n` free clusters of a group. `OneLock` takes the lock for each cluster, as the
+    /// original.
     pub(super) fn give(&self, n: u32, group: u32, of_group: &AtomicU32) {
         match &self.count {
             Count::Super(plain) => {
-                more(of_group, n);
+                add_to(of_group, n);
                 plain.add(i64::from(n));
             }
             Count::OneLock(plain, lock) => {
                 for _ in 0..n {
                     let _guard = lock.lock();
-                    more(of_group, 1);
+                    add_to(of_group, 1);
                     plain.add(1);
                 }
             }
             Count::PerCpu { free, groups, .. } => {
                 let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
-                more(of_group, n);
+                add_to(of_group, n);
                 drop(guard);
                 free.add(i64::from(n));
             }
         }
     }
 
-    /// A cluster of a group was found to be in use.
+    /// Subtracts a cluster of a group that is found to be in use.
     pub(super) fn mark(&self, group: u32, of_group: &AtomicU32) {
         self.take(0, 1, group, of_group);
     }
@@ -209,35 +208,35 @@ impl Space {
                 free.sum() - claimed
             }
         };
-        (left - self.reserves.kept_from(privilege)).max(0).unsigned_abs()
+        (left - self.reserves.withheld_from(privilege)).max(0).unsigned_abs()
     }
 }
 
-/// Whether what is claimed, the caller's included, fits beside what is kept.
-fn fits(free: &PerCpu, claimed: &PerCpu, kept: i64) -> bool {
-    let rough = free.rough() - claimed.rough() - kept;
-    if rough > free.watermark() {
+/// Whether all claims, with the caller's, fit beside the reserves.
+fn fits(free: &PerCpu, claimed: &PerCpu, withheld: i64) -> bool {
+    let approximate = free.approximate() - claimed.approximate() - withheld;
+    if approximate > free.watermark() {
         return true;
     }
-    // What is taken leaves `free` first: in this order nothing is counted twice.
+    // An allocation is subtracted from `free` first, so in this order nothing is counted twice.
     let claimed = claimed.sum();
-    free.sum() - claimed - kept >= 0
+    free.sum() - claimed - withheld >= 0
 }
 
-fn less(count: &AtomicU32, n: u32) {
+fn subtract(count: &AtomicU32, n: u32) {
     count.store(count.load(Ordering::Relaxed).saturating_sub(n), Ordering::Relaxed);
 }
 
-fn more(count: &AtomicU32, n: u32) {
+fn add_to(count: &AtomicU32, n: u32) {
     count.store(count.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 
 /// A count with a part for each slot.
 struct PerCpu {
-    /// Stored under the lock, read without. Relaxed: rough.
+    /// Stored under the lock, read without it. Relaxed: approximate.
     whole: CachePadded<AtomicI64>,
     lock: KindMutex<()>,
-    /// Relaxed; who sums them holds the lock, and a part moves into the whole under it.
+    /// Relaxed: a thread that sums them holds the lock, under which a part moves to the whole.
     parts: PerCore<AtomicI64>,
     batch: i64,
 }
@@ -269,17 +268,17 @@ impl PerCpu {
     }
 
     /// The count without the parts.
-    fn rough(&self) -> i64 {
+    fn approximate(&self) -> i64 {
         self.whole.load(Ordering::Relaxed)
     }
 
     fn sum(&self) -> i64 {
         let _guard = self.lock.lock();
         let parts: i64 = self.parts.used().map(|part| part.load(Ordering::Relaxed)).sum();
-        self.rough() + parts
+        self.approximate() + parts
     }
 
-    /// What two rough counts may be wrong by, twice over.
+    /// Twice the largest error of two approximate counts.
     fn watermark(&self) -> i64 {
         4 * self.batch * must_fit::<i64, _>(self.parts.used().count())
     }

@@ -1,17 +1,17 @@
-//! The admissions that jbd2 had before per-thread slots.
+//! The admissions of jbd2: gates without per-thread slots.
 //!
 //! | admission | start | stop |
 //! |---|---|---|
-//! | `StateLock` | `[historical.j-state]`, in it `[historical.t-handle]` | the same |
+//! | `StateLock` | `[historical.j-state]`, under it `[historical.t-handle]` | the same |
 //! | `StateLockHack` | the same | `[historical.t-handle]` |
 //! | `RwLock` | `[historical.j-state-rw]` read; four read-modify-writes of one line | two of them |
 //!
-//! They guard what jbd2 guards by these locks: the state of the running transaction, the credits
-//! that its handles hold, the handles inside, and a count of all handles. They keep the invariants
-//! J1 to J3 of [`nextent_store::Admission`].
+//! As in jbd2, these locks guard the state of the running transaction, the credits and the number
+//! of its handles, and a count of all handles. The gates keep the invariants J1 to J3 of
+//! [`nextent_store::Admission`].
 //!
-//! Starting and stopping are in files of their own: lock statistics name the file in which a holder
-//! took its lock, and so tell the two apart.
+//! The start and the stop of a handle are in separate files, because lock statistics name the file
+//! in which a holder took its lock.
 //!
 //! Lock ranks: `[historical.j-state]` and `[historical.j-state-rw]` 612, `[historical.t-handle]`
 //! 614.
@@ -28,7 +28,7 @@ use state_lock::StateLockGate;
 
 /// jbd2 of 2.6.33, `j_state_lock`: the state of the running transaction.
 static J_STATE: LockClass = LockClass::new("historical.j-state", 612);
-/// jbd2 of 2.6.36, `j_state_lock`: the same, for readers and writers.
+/// jbd2 of 2.6.36, `j_state_lock`: the same, as a reader-writer lock.
 static J_STATE_RW: LockClass = LockClass::new("historical.j-state-rw", 612);
 /// jbd2 of 2.6.33, `t_handle_lock`: counts of the running transaction.
 static T_HANDLE: LockClass = LockClass::new("historical.t-handle", 614);
@@ -46,7 +46,7 @@ impl Running {
     }
 }
 
-/// A factory of the gate named by `admission`, with locks of `kind`; the default factory for slots.
+/// A factory of the gate `admission`, with locks of `kind`. For slots it is the default factory.
 #[must_use]
 pub fn factory(admission: Admission, kind: LockKind) -> AdmissionFactory {
     let state_lock = |may_stop_unlocked| {

@@ -1,10 +1,10 @@
-//! The designs that tests are run for.
+//! The designs under test.
 
 use nextent_historical::Design;
 use nextent_sync::LockKind;
 
-/// Every preset but the default, by order where it can search by order; with `both`, those also
-/// without. Their locks sleep and spin by turns.
+/// Every preset but the default. Those that can search by order do; with `both` they are also
+/// returned with that option off. Their locks sleep and spin alternately.
 pub(crate) fn presets(both: bool) -> Vec<Design> {
     let presets = Design::all().iter().filter(|design| **design != Design::default());
     let variants = presets.flat_map(|design| {

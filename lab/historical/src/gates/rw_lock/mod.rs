@@ -1,10 +1,10 @@
-//! jbd2 of 2.6.36: the state under a readers-writer lock, the counts atomics.
+//! jbd2 of 2.6.36: a reader-writer lock guards the state, and the counts are atomics.
 //!
-//! A handle that joins reads the state under the lock, and counts itself in before it releases the
-//! lock. So a committer that closes the gate, under the lock for writing, finds every handle
-//! counted that saw it open. A handle that leaves takes no lock. `AWAITED`, set while a commit
-//! waits, is a bit of the count of handles inside: of the last handle to leave and the committer,
-//! at least one sees the other's change of that one word.
+//! A joining handle reads the state under the lock and increments the count before it releases the
+//! lock. The committer closes the gate under the write lock. So the count includes every handle
+//! that saw the gate open. A leaving handle takes no lock. `AWAITED` is a bit of the same word as
+//! the count, and is set while a commit waits. So the last handle or the committer sees the other's
+//! change.
 
 mod start;
 mod stop;
@@ -15,10 +15,10 @@ use nextent_store::{Access, Admission, Joined, Joiner};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use nextent_sync::{CachePadded, KindRwLock, LockKind};
 
-/// In the count of handles inside: a commit waits for it to be zero.
+/// A bit in the count of handles: a commit waits until the count is zero.
 const AWAITED: u32 = 1 << 31;
 
-/// The gate: `j_state_lock` in the journal, and the counts in the transaction, on one line.
+/// The gate: `j_state_lock` in the journal, and the transaction's counts on one cache line.
 pub(super) struct RwLockGate {
     head: Box<JournalHead>,
     counts: CachePadded<TransactionCounts>,
@@ -26,11 +26,11 @@ pub(super) struct RwLockGate {
     capacity: i64,
 }
 
-/// The first 128 bytes of the journal, as they were: the flags, read before each use of a block,
-/// lie in front of the lock. They share its line where lines are that long.
+/// The first 128 bytes of the journal, with the original layout. The flags, which each use of a
+/// block reads, precede the lock and share its cache line if lines are that long.
 #[repr(C, align(128))]
 struct JournalHead {
-    /// An aborted journal has a flag set; here the store records that elsewhere. Relaxed.
+    /// In jbd2 a flag marks an aborted journal; here it is never set. Relaxed.
     flags: AtomicU32,
     between: [u64; 7],
     running: KindRwLock<Running>,
@@ -39,7 +39,7 @@ struct JournalHead {
 /// The counts of a transaction.
 #[derive(Default)]
 struct TransactionCounts {
-    /// Credits held and set aside. Relaxed: an amount; `updates` hands over what handles did.
+    /// Credits of handles and of reservations. Relaxed: `updates` orders the changes of handles.
     outstanding: AtomicI64,
     /// Handles inside, and `AWAITED`. Release by a handle that leaves, Acquire by the committer.
     updates: AtomicU32,
@@ -78,7 +78,7 @@ impl Admission for RwLockGate {
         self.capacity - self.counts.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Loads the flags, as jbd2 does; the store itself notices an abort sooner.
+    /// Loads the flags, as jbd2 does. The store detects an abort before that.
     fn before_use(&self) {
         let is_aborted = self.head.flags.load(Ordering::Relaxed) != 0 || self.head.between[0] != 0;
         debug_assert!(!is_aborted, "the flags are never set here");

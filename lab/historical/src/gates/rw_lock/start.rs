@@ -1,4 +1,4 @@
-//! Starting a handle, and more credits for one.
+//! Starts and extends handles.
 
 use super::RwLockGate;
 use nextent_store::{Joined, Joiner};
@@ -18,8 +18,8 @@ impl RwLockGate {
         Joined::Inside(running.tid)
     }
 
-    /// Adds first, and undoes that if it was too much. Meanwhile another handle may be refused
-    /// although there are enough credits for it; it waits for the next transaction then.
+    /// Adds the credits first, and subtracts them if they exceed the capacity. Meanwhile the gate
+    /// may refuse another handle that would fit, which then waits for the next transaction.
     pub(super) fn take_credits(&self, n: i64) -> bool {
         if self.counts.outstanding.fetch_add(n, Ordering::Relaxed) + n <= self.capacity {
             return true;

@@ -1,4 +1,4 @@
-//! Stopping a handle.
+//! Stops handles.
 
 use super::{AWAITED, RwLockGate};
 use nextent_sync::atomic::Ordering;

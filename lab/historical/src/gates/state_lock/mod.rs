@@ -1,4 +1,4 @@
-//! jbd2 of 2.6.33: the state under one lock, the transaction's counts under another inside it.
+//! jbd2 of 2.6.33: one lock guards the state, and another under it the transaction's counts.
 
 mod start;
 mod stop;
@@ -9,12 +9,12 @@ use nextent_store::{Access, Admission, Joined, Joiner};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{CachePadded, KindMutex, LockKind};
 
-/// The gate: `j_state_lock` in the journal, and in it `t_handle_lock` in the transaction. Journal
-/// and transaction are separate objects, so the two locks lie on separate cache lines.
+/// The gate: `j_state_lock` of the journal, and under it `t_handle_lock` of the transaction.
+/// Journal and transaction are separate objects, so the locks are on separate cache lines.
 pub(super) struct StateLockGate {
     journal: CachePadded<JournalState>,
     handles: CachePadded<KindMutex<HandleCounts>>,
-    /// A handle stops without the outer lock.
+    /// Whether a handle stops without the outer lock.
     may_stop_unlocked: bool,
     /// Credits of a transaction.
     capacity: i64,
@@ -23,15 +23,15 @@ pub(super) struct StateLockGate {
 /// The journal's part.
 struct JournalState {
     running: KindMutex<Running>,
-    /// A commit waits for the last handle to leave. Relaxed: the committer stores it under
-    /// `[historical.j-state]`; handles load it under the same lock, except in an unlocked stop.
+    /// Whether a commit waits for the last handle to leave. Relaxed: the committer stores it under
+    /// `[historical.j-state]`, and handles load it under that lock, except in an unlocked stop.
     closed: AtomicBool,
 }
 
 /// Counts of the running transaction. `[historical.t-handle]`
 #[derive(Debug, Default)]
 struct HandleCounts {
-    /// Credits held and set aside.
+    /// Credits of handles and of reservations.
     outstanding: i64,
     /// Handles inside.
     updates: u32,

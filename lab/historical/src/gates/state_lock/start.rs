@@ -1,4 +1,4 @@
-//! Starting a handle, and more credits for one.
+//! Starts and extends handles.
 
 use super::StateLockGate;
 use nextent_store::{Joined, Joiner};

@@ -1,4 +1,4 @@
-//! Stopping a handle.
+//! Stops handles.
 
 use super::{HandleCounts, StateLockGate};
 use nextent_sync::atomic::Ordering;
@@ -13,8 +13,8 @@ impl StateLockGate {
         last && self.journal.closed.load(Ordering::Relaxed)
     }
 
-    /// The hack of 2010. The value that it loads of the journal may be stale; a commit that found a
-    /// handle inside looks again by itself after a timeout.
+    /// The hack of 2010. The loaded flag may be stale. A commit that found a handle inside polls
+    /// again after a timeout.
     fn stop_unlocked(&self, unused: i64) -> bool {
         let last = self.handles.lock().remove(unused);
         last && self.journal.closed.load(Ordering::Relaxed)
@@ -22,7 +22,7 @@ impl StateLockGate {
 }
 
 impl HandleCounts {
-    /// Counts a handle out; whether it was the last inside.
+    /// Subtracts a handle. Returns whether it was the last.
     fn remove(&mut self, unused: i64) -> bool {
         assert!(self.updates > 0, "a handle that stops has started");
         self.outstanding -= unused;

@@ -1,25 +1,25 @@
-//! Allocating and freeing in the mballoc designs, step by step.
+//! The operations of the mballoc designs: allocate, free, mark and trim.
 
-use super::group::{Context, Held};
+use super::group::{Context, LockedGroup};
+use super::group_pos::GroupPos;
 use super::mballoc::{Group, Mballoc};
-use super::place::Place;
-use super::prealloc::{self, FileState, Pa};
-use super::scan::{Search, Taken, Wanted};
+use super::prealloc::{self, FileState, Prealloc};
+use super::scan::{Search, SearchRequest, Taken};
 use super::space::Space;
-use super::{Allocator, Found, Wish};
+use super::{Allocator, ClusterRequest, Found};
 use crate::design;
 use nextent::lab_seams::alloc::{BlockKind, Error, Result, Window, buddy::Run};
 use nextent_ondisk::GroupNo;
 use nextent_store::Handle;
 use nextent_sync::{Arc, OnceLock};
 
-/// How often all that is set aside is taken back for one allocation.
+/// Most recalls of all preallocations for one allocation.
 const MOST_RECALLS: u32 = 3;
 
 impl Mballoc {
-    /// Searches; when there is nothing, takes back what is set aside and searches again.
-    fn search(&self, wanted: impl Fn() -> Wanted) -> Result<Option<Taken>> {
-        self.read_some_ahead()?;
+    /// Searches. On failure, recalls all preallocations and searches again.
+    fn search(&self, wanted: impl Fn() -> SearchRequest) -> Result<Option<Taken>> {
+        self.read_groups_ahead()?;
         for _ in 0..MOST_RECALLS {
             let taken = Search::new(self, wanted()).run()?;
             if taken.is_some() || self.recall_all() == 0 {
@@ -29,18 +29,18 @@ impl Mballoc {
         Search::new(self, wanted()).run()
     }
 
-    /// Takes back what is set aside in all groups, and says how much that was.
+    /// Recalls the preallocations of all groups. Returns the number of clusters.
     #[cold]
     fn recall_all(&self) -> u32 {
         let mut recalled = 0;
         for group in self.loaded.iter().filter_map(OnceLock::get) {
             let mut held = self.lock(&group.info);
-            let aside = std::mem::take(&mut held.aside);
-            if aside.is_empty() {
+            let preallocated = std::mem::take(&mut held.preallocated);
+            if preallocated.is_empty() {
                 continue;
             }
             held.epoch = held.epoch.wrapping_add(1);
-            for run in aside {
+            for run in preallocated {
                 recalled += run.1;
                 held.buddy.give(run);
             }
@@ -50,8 +50,15 @@ impl Mballoc {
     }
 
     /// Sets or clears bits in the bitmap under `held`.
-    fn change(&self, held: &mut Held<'_>, group: &Arc<Group>, h: &Handle<'_>, run: Run, set: bool) {
-        let cx = Context { core: self.core(), h, sums: self.sums() };
+    fn change(
+        &self,
+        held: &mut LockedGroup<'_>,
+        group: &Arc<Group>,
+        h: &Handle<'_>,
+        run: Run,
+        set: bool,
+    ) {
+        let cx = Context { core: self.core(), h, checksums: self.computes_checksums() };
         held.change(&cx, run, set, || {
             h.join(&group.info.bitmap);
             h.join(group.info.desc.block());
@@ -59,8 +66,8 @@ impl Mballoc {
         });
     }
 
-    /// Second step of an allocation: the bitmap.
-    fn put_in_use(&self, h: &Handle<'_>, no: GroupNo, run: Run) -> Result<Found> {
+    /// Sets the bits of a run that was taken from the buddy.
+    fn set_bits(&self, h: &Handle<'_>, no: GroupNo, run: Run) -> Result<Found> {
         let group = self.group(no)?;
         group.info.with_buffer(h, || {
             let mut held = self.lock(&group.info);
@@ -71,16 +78,16 @@ impl Mballoc {
         Ok((no, run))
     }
 
-    /// Takes up to `n` clusters of what is set aside; nothing if that was taken back.
-    fn take_aside(&self, h: &Handle<'_>, pa: &Pa, n: u32) -> Result<Option<Found>> {
+    /// Allocates up to `n` clusters of a preallocation. `None` if it was recalled.
+    fn take_preallocated(&self, h: &Handle<'_>, pa: &Prealloc, n: u32) -> Result<Option<Found>> {
         let group = self.group(pa.group)?;
         let mut held = self.lock(&group.info);
-        if held.epoch != pa.epoch || held.aside.remove(&pa.start) != Some(pa.n) {
+        if held.epoch != pa.epoch || held.preallocated.remove(&pa.start) != Some(pa.n) {
             return Ok(None);
         }
         let run = (pa.start, n.min(pa.n));
         if let Some(rest) = pa.rest(run.1) {
-            held.aside.insert(rest.start, rest.n);
+            held.preallocated.insert(rest.start, rest.n);
         }
         self.change(&mut held, group, h, run, true);
         drop(held);
@@ -88,123 +95,130 @@ impl Mballoc {
         Ok(Some((pa.group, run)))
     }
 
-    fn give_aside(&self, pa: &Pa) {
+    fn release_preallocated(&self, pa: &Prealloc) {
         let mut held = self.shared().locks.lock(pa.group);
-        if held.epoch == pa.epoch && held.aside.remove(&pa.start).is_some() {
+        if held.epoch == pa.epoch && held.preallocated.remove(&pa.start).is_some() {
             held.buddy.give((pa.start, pa.n));
             held.publish(&self.shared().orders);
         }
     }
 
-    /// For a small file: from what the caller's CPU has.
-    fn take_small(&self, h: &Handle<'_>, wish: &Wish<'_>, goal: Place) -> Result<Option<Found>> {
+    /// Allocates for a small file, from the preallocation of the caller's CPU.
+    fn take_small(
+        &self,
+        h: &Handle<'_>,
+        request: &ClusterRequest<'_>,
+        goal: GroupPos,
+    ) -> Result<Option<Found>> {
         let mut parts = self.localities.here();
-        while let Some(pa) = prealloc::nearest(&mut parts, wish.want, goal) {
-            if let Some(found) = self.take_aside(h, &pa, wish.want)? {
+        while let Some(pa) = prealloc::take_nearest(&mut parts, request.want, goal) {
+            if let Some(found) = self.take_preallocated(h, &pa, request.want)? {
                 if let Some(rest) = pa.rest(found.1.1) {
                     parts.push(rest);
                 }
                 return Ok(Some(found));
             }
         }
-        let want = prealloc::for_small(&self.core().geo, wish.want);
-        let wanted = || Wanted { want, ..wanted(wish, goal) };
+        let want = prealloc::for_small(&self.core().geo, request.want);
+        let wanted = || SearchRequest { want, ..search_request(request, goal) };
         let Some(taken) = self.search(wanted)? else { return Ok(None) };
-        if let Some(pa) = taken.aside {
-            prealloc::keep(&mut parts, pa).iter().for_each(|pa| self.give_aside(pa));
+        if let Some(pa) = taken.preallocated {
+            prealloc::add_part(&mut parts, pa).iter().for_each(|pa| self.release_preallocated(pa));
         }
-        self.put_in_use(h, taken.group, taken.run).map(Some)
+        self.set_bits(h, taken.group, taken.run).map(Some)
     }
 
-    /// For a file that is written: from what is set aside for it, else with a new part set aside.
+    /// Allocates for a file: from its preallocation, else by a search with a new preallocation.
     fn take_for_file(
         &self,
         h: &Handle<'_>,
-        wish: &mut Wish<'_>,
-        goal: Place,
+        request: &mut ClusterRequest<'_>,
+        goal: GroupPos,
     ) -> Result<Option<Found>> {
         let geo = &self.core().geo;
-        let state =
-            wish.file.as_mut().map(|window| window.replacement_state.get_or_default::<FileState>());
-        let (before, own, aside) =
-            state.map_or((0, None, None), |s| (s.clusters, s.goal, s.aside.take()));
-        let after = before.saturating_add(wish.want);
+        let state = request
+            .file
+            .as_mut()
+            .map(|window| window.replacement_state.get_or_default::<FileState>());
+        let (before, own, preallocated) =
+            state.map_or((0, None, None), |s| (s.clusters, s.goal, s.prealloc.take()));
+        let after = before.saturating_add(request.want);
         let small = prealloc::is_small(geo, after);
-        let written = wish.kind == BlockKind::Data && wish.file.is_some();
+        let written = request.kind == BlockKind::Data && request.file.is_some();
         let mut left = None;
         let mut found = None;
-        if let Some(pa) = aside.filter(|pa| written && pa.n >= wish.min) {
-            if pa.place() == goal {
-                found = self.take_aside(h, &pa, wish.want)?;
+        if let Some(pa) = preallocated.filter(|pa| written && pa.n >= request.min) {
+            if pa.pos() == goal {
+                found = self.take_preallocated(h, &pa, request.want)?;
                 left = found.and_then(|found| pa.rest(found.1.1));
             } else {
-                self.give_aside(&pa);
+                self.release_preallocated(&pa);
             }
-        } else if let Some(pa) = aside {
-            self.give_aside(&pa);
+        } else if let Some(pa) = preallocated {
+            self.release_preallocated(&pa);
         }
-        let large = wish.kind != BlockKind::Metadata && wish.file.is_some() && !small;
+        let large = request.kind != BlockKind::Metadata && request.file.is_some() && !small;
         if found.is_none() && written && small {
-            found = self.take_small(h, wish, goal)?;
+            found = self.take_small(h, request, goal)?;
         } else if found.is_none() {
             let want =
-                if written { prealloc::for_large(geo, before, wish.want) } else { wish.want };
-            let wanted = || Wanted {
+                if written { prealloc::for_large(geo, before, request.want) } else { request.want };
+            let wanted = || SearchRequest {
                 want,
                 try_goal: written,
                 stream: large,
                 own_goal: own,
-                ..wanted(wish, goal)
+                ..search_request(request, goal)
             };
             if let Some(taken) = self.search(wanted)? {
-                left = taken.aside;
-                found = Some(self.put_in_use(h, taken.group, taken.run)?);
+                left = taken.preallocated;
+                found = Some(self.set_bits(h, taken.group, taken.run)?);
             }
         }
-        if let (Some(window), Some((group, run))) = (wish.file.as_mut(), found) {
+        if let (Some(window), Some((group, run))) = (request.file.as_mut(), found) {
             let state = window.replacement_state.get_or_default::<FileState>();
-            state.aside = left;
+            state.prealloc = left;
             state.clusters = before.saturating_add(run.1);
             if large && self.design.goal == design::Goal::Inode {
-                state.goal = Some(Place { group, at: run.0 });
+                state.goal = Some(GroupPos { group, at: run.0 });
             }
         }
         Ok(found)
     }
 }
 
-/// What a wish alone says of a search.
-fn wanted(wish: &Wish<'_>, goal: Place) -> Wanted {
-    Wanted {
-        want: wish.want,
-        asked: wish.want,
-        min: wish.min,
+/// The search for a request, without preallocation.
+fn search_request(request: &ClusterRequest<'_>, goal: GroupPos) -> SearchRequest {
+    SearchRequest {
+        want: request.want,
+        asked: request.want,
+        min: request.min,
         goal,
         try_goal: false,
         stream: false,
-        data: wish.kind != BlockKind::Metadata,
-        ino: wish.ino,
+        data: request.kind != BlockKind::Metadata,
+        ino: request.ino,
         own_goal: None,
     }
 }
 
 impl Allocator for Mballoc {
-    fn take(&self, h: &Handle<'_>, mut wish: Wish<'_>) -> Result<Option<Found>> {
-        let some = self.space.claim_some(wish.want, wish.min, wish.privilege);
+    fn take(&self, h: &Handle<'_>, mut request: ClusterRequest<'_>) -> Result<Option<Found>> {
+        let some = self.space.claim_some(request.want, request.min, request.privilege);
         let claimed = some.ok_or(Error::NoSpace)?;
-        wish.want = claimed;
-        let goal = wish.goal.unwrap_or(Place { group: GroupNo(0), at: 0 });
-        let found = self.take_for_file(h, &mut wish, goal);
+        request.want = claimed;
+        let goal = request.goal.unwrap_or(GroupPos { group: GroupNo(0), at: 0 });
+        let found = self.take_for_file(h, &mut request, goal);
         let taken = found.as_ref().ok().and_then(Option::as_ref).map_or(0, |found| found.1.1);
-        self.space.settle(claimed, taken);
+        self.space.end_claim(claimed, taken);
         found
     }
 
     fn release(&self, file: &mut Window) {
         if let Some(state) = file.replacement_state.get::<FileState>() {
             state.clusters = 0;
-            if let Some(pa) = state.aside.take() {
-                self.give_aside(&pa);
+            if let Some(pa) = state.prealloc.take() {
+                self.release_preallocated(&pa);
             }
         }
     }
@@ -226,12 +240,12 @@ impl Allocator for Mballoc {
             return Ok(Err(clear));
         }
         let mut held = self.lock(&group.info);
-        let noted = self.shared().freed.add(&mut held.freed, no, h.tid(), run);
+        let recorded = self.shared().freed.add(&mut held.freed, no, h.tid(), run);
         drop(held);
-        if noted.is_ok() {
-            self.space.give_whole(run.1);
+        if recorded.is_ok() {
+            self.space.give_volume(run.1);
         }
-        Ok(noted)
+        Ok(recorded)
     }
 
     fn mark_used(&self, h: &Handle<'_>, no: GroupNo, run: Run) -> Result<u32> {
@@ -255,7 +269,7 @@ impl Allocator for Mballoc {
         held.publish(&self.shared().orders);
         drop(held);
         self.count_flex(no, -i64::from(marked));
-        self.space.settle(0, marked);
+        self.space.end_claim(0, marked);
         Ok(marked)
     }
 
@@ -273,7 +287,7 @@ impl Allocator for Mballoc {
     }
 
     fn start_trim(&self, no: GroupNo, from: u32, to: u32, min: u32) -> Result<Option<Run>> {
-        let Some(info) = self.worth(no, true)? else { return Ok(None) };
+        let Some(info) = self.searchable(no, true)? else { return Ok(None) };
         if self.is_bad(no) {
             return Ok(None);
         }

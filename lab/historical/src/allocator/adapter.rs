@@ -1,10 +1,10 @@
-//! The seam's verbs: requests become clusters, ranges of blocks become ranges in groups.
+//! The seam's operations: converts requests to clusters, and divides ranges of blocks by group.
 
 use super::ext3::Ext3;
+use super::group_pos::{self, GroupPos};
 use super::mballoc::Mballoc;
-use super::place::{self, Place};
 use super::space::{Reserves, Space};
-use super::{Allocator, Wish};
+use super::{Allocator, ClusterRequest};
 use crate::design::{Count, Design, Exclusion};
 use nextent::lab_seams::alloc::{
     BlockAllocator, BlockKind, BlockRequest, BlockRun, Core, Error, Groups, Privilege, Result,
@@ -16,22 +16,22 @@ use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, CachePadded, PerCore};
 
-/// One of the designs at work.
-pub(crate) struct Front {
+/// The allocator of a design.
+pub(crate) struct Adapter {
     groups: Arc<Groups>,
     inner: Box<dyn Allocator>,
-    /// Whether the slot's last search found nothing though there was space by the counts: it was
-    /// held back, perhaps until a moment ago. Relaxed: the slot's own.
+    /// Whether the slot's last search failed although the counts had space: freed clusters were
+    /// withheld at that time. Relaxed: only the slot uses it.
     missed: PerCore<AtomicBool>,
-    /// Users of the buffers of the inode table. Relaxed: counts that nobody waits for.
+    /// Users of the buffers of the inode table. Relaxed: no thread waits for zero.
     users: Box<[CachePadded<AtomicU32>]>,
 }
 
-/// Buffers of the inode table that are counted apart.
+/// Number of counts for buffers of the inode table.
 const BUFFERS: usize = 1024;
 
-impl Front {
-    /// The allocator of `design` over `groups`, of whose `free` clusters `root` are root's.
+impl Adapter {
+    /// The allocator of `design` over `groups`, with `free` clusters, `root` of them for root.
     pub(crate) fn new(groups: &Arc<Groups>, design: &Design, free: u64, root: u64) -> Self {
         let geo = &groups.core.geo;
         let reserves = Reserves::new(geo.clusters(geo.blocks_count), root);
@@ -51,8 +51,8 @@ impl Front {
         Self { groups: groups.clone(), inner, missed, users }
     }
 
-    /// Marks an inode dirty as the original did: it finds the buffer of the table that the inode is
-    /// in, which is its user while it copies fields there. Inodes of one buffer meet in that count.
+    /// Marks an inode dirty as the original: it pins the buffer of the inode table while it copies
+    /// the fields. Inodes of one buffer share that count.
     #[track_caller]
     fn mark(&self, h: &Handle<'_>, ino: InodeNo) {
         let geo = &self.core().geo;
@@ -80,32 +80,32 @@ impl Front {
             let error = bitmap_error("blocks wanted", value, GroupNo(0));
             return Err(error.at_inode(request.ino).into());
         }
-        let wish = Wish {
+        let clusters = ClusterRequest {
             want,
             min,
-            goal: request.goal.and_then(|block| place::find(core, block)),
+            goal: request.goal.and_then(|block| group_pos::find(core, block)),
             kind: request.kind,
             privilege: request.privilege,
             ino: request.ino,
             file,
         };
-        // The blocks are counted in the inode first.
+        // The original marks the inode dirty for the new block count,
         self.mark(h, request.ino);
-        let Some((group, run)) = self.inner.take(h, wish)? else {
+        let Some((group, run)) = self.inner.take(h, clusters)? else {
             self.missed.here().store(true, Ordering::Relaxed);
             return Err(Error::NoSpace);
         };
-        // Then there is an extent more, then the file is longer.
+        // then for the new extent and for the new size.
         self.mark(h, request.ino);
         self.mark(h, request.ino);
-        Ok(place::run(core, group, run))
+        Ok(group_pos::run(core, group, run))
     }
 
     fn trim_group(&self, group: GroupNo, from: u32, to: u32, min: u32) -> Result<u64> {
         let core = self.core();
         let (mut at, mut done) = (from, 0);
         while let Some((start, n)) = self.inner.start_trim(group, at, to, min)? {
-            let run = place::run(core, group, (start, n));
+            let run = group_pos::run(core, group, (start, n));
             let bits = core.geo.block_bits;
             let outcome = core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
             self.inner.end_trim(group);
@@ -121,7 +121,7 @@ impl Front {
     }
 }
 
-impl BlockAllocator for Front {
+impl BlockAllocator for Adapter {
     fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
         self.take(h, request, None)
     }
@@ -145,21 +145,21 @@ impl BlockAllocator for Front {
 
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         let core = self.core();
-        let pieces = place::pieces(core, start, len)?;
+        let pieces = group_pos::pieces(core, start, len)?;
         for &(group, (at, n)) in &pieces {
             if let Some(own) = core.system_clusters(group, at, n).first() {
-                let block = place::block(core, Place { group, at: at + own.0 });
+                let block = group_pos::block(core, GroupPos { group, at: at + own.0 });
                 let error = bitmap_error("freeing the volume's own block", block.0, group);
                 return Err(error.at_block(block).into());
             }
         }
         for (group, run) in pieces {
             if kind == BlockKind::Metadata {
-                let blocks = place::run(core, group, run);
+                let blocks = group_pos::run(core, group, run);
                 (blocks.start.0..blocks.end().0).for_each(|no| h.forget(BlockNo(no)));
             }
             if let Err(clear) = self.inner.free(h, group, run)? {
-                let block = place::block(core, Place { group, at: clear });
+                let block = group_pos::block(core, GroupPos { group, at: clear });
                 let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
                 core.exclude(group, error.clone().into());
                 return Err(error.into());
@@ -170,14 +170,14 @@ impl BlockAllocator for Front {
 
     fn mark_used(&self, h: &Handle<'_>, start: BlockNo, len: u32) -> Result<u32> {
         let mut marked = 0;
-        for (group, run) in place::pieces(self.core(), start, len)? {
+        for (group, run) in group_pos::pieces(self.core(), start, len)? {
             marked += self.inner.mark_used(h, group, run)?;
         }
         Ok(marked)
     }
 
     fn is_free(&self, start: BlockNo, len: u32) -> Result<bool> {
-        for (group, run) in place::pieces(self.core(), start, len)? {
+        for (group, run) in group_pos::pieces(self.core(), start, len)? {
             if !self.inner.is_free(group, run)? {
                 return Ok(false);
             }
@@ -199,7 +199,8 @@ impl BlockAllocator for Front {
 
     fn trim(&self, first: BlockNo, last: BlockNo, min: u32) -> Result<u64> {
         let core = self.core();
-        let (Some(from), Some(to)) = (place::find(core, first), place::find(core, last)) else {
+        let (Some(from), Some(to)) = (group_pos::find(core, first), group_pos::find(core, last))
+        else {
             return Ok(0);
         };
         let mut done = 0;
@@ -212,14 +213,14 @@ impl BlockAllocator for Front {
     }
 }
 
-/// Discards clusters that became free. Only a hint to the device: that it cannot is no failure.
+/// Discards freed clusters. It is a hint to the device, so errors are ignored.
 pub(super) fn discard(core: &Core, group: GroupNo, run: Run) {
-    let run = place::run(core, group, run);
+    let run = group_pos::run(core, group, run);
     let bits = core.geo.block_bits;
     let _ = core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
 }
 
-/// A group that could be read; one that contradicts itself is excluded and passed by.
+/// A group that was read. Excludes a damaged group and returns `None` for it.
 pub(super) fn unless_damaged<T>(core: &Core, group: GroupNo, read: Result<T>) -> Result<Option<T>> {
     match read {
         _ if core.is_bad(group) => Ok(None),

@@ -2,14 +2,11 @@
 //!
 //! The words are data, in `phrases.rs`. A phrase is matched word by word, so a line break in the
 //! middle of it does not hide it. An identifier is one word: `put_off` is not "put off".
-//!
-//! Paths under an entry of `xtask/tidy-unswept.txt` are not checked. That list only shrinks: an
-//! entry whose path exists and that excuses nothing is itself a finding.
 
 use super::Finding;
 use super::phrases::{PEOPLE, PHRASES, Phrase};
 use super::source::Source;
-use super::table::{COLUMNS, UNSWEPT};
+use super::table::COLUMNS;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -21,17 +18,14 @@ pub(super) fn check(
     findings: &mut Vec<Finding>,
 ) {
     let phrases = by_first_word();
-    let mut found = Vec::new();
     for source in sources.iter().filter(|source| !source.path.starts_with("xtask/src/tidy/")) {
-        check_words(&source.path, &rust_words(source), &phrases, &mut found);
+        check_words(&source.path, &rust_words(source), &phrases, findings);
     }
     for path in files.iter().filter(|path| path.ends_with(".md")) {
         let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        check_words(path, &markdown_words(&text), &phrases, &mut found);
-        check_columns(path, &text, &mut found);
+        check_words(path, &markdown_words(&text), &phrases, findings);
+        check_columns(path, &text, findings);
     }
-    let list = std::fs::read_to_string(root.join(UNSWEPT)).unwrap_or_default();
-    findings.extend(excuse(found, &list, |entry| root.join(entry).exists()));
 }
 
 /// The phrases that may begin with a word.
@@ -128,27 +122,6 @@ fn check_columns(path: &str, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The findings outside the listed paths, and the entries that excuse nothing.
-fn excuse(findings: Vec<Finding>, list: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
-    let lines = list.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
-    let entries: Vec<(usize, &str)> =
-        lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).collect();
-    let mut used = vec![false; entries.len()];
-    let mut left = Vec::new();
-    for finding in findings {
-        match entries.iter().position(|(_, entry)| finding.path.starts_with(entry)) {
-            Some(n) => used[n] = true,
-            None => left.push(finding),
-        }
-    }
-    let unused = entries.iter().zip(used).filter(|((_, entry), used)| !used && exists(entry));
-    for ((line, entry), _) in unused {
-        let text = format!("nothing under \"{entry}\" needs an excuse; take the line out");
-        left.push(Finding { path: UNSWEPT.into(), line: *line, rule: "prose", text });
-    }
-    left
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,18 +175,5 @@ mod tests {
         assert_eq!(wide(&format!("| {long} |\n")), [0; 0]);
         assert_eq!(wide(&format!("```\n{long}\n```\n{long}")), [4]);
         assert_eq!(wide(&"x".repeat(101)), [0; 0]);
-    }
-
-    #[test]
-    fn an_entry_excuses_its_paths_until_they_need_no_excuse() {
-        let finding = |path: &str| {
-            let (path, text) = (path.into(), String::new());
-            Finding { path, line: 1, rule: "prose", text }
-        };
-        let both = || vec![finding("a/b.rs"), finding("c.md")];
-        let known = |path: &str| path != "gone/";
-        assert_eq!(excuse(both(), "# why\na/\n", known), [finding("c.md")]);
-        assert_eq!(excuse(both(), "a/\nc.md\ngone/\n", known), []);
-        assert_eq!(excuse(both(), "a/\nc.md\nd/\n", known).len(), 1);
     }
 }

@@ -12,8 +12,6 @@ pub(super) const ROOTS: [&str; 4] = ["crates", "lab", "xtask", "fuzz"];
 pub(super) const ALLOW_LIST: &str = "xtask/tidy-allow.txt";
 /// The length of that list. It must not be raised.
 pub(super) const ALLOWED: usize = 0;
-/// Paths whose prose is not checked yet; see `prose.rs`.
-pub(super) const UNSWEPT: &str = "xtask/tidy-unswept.txt";
 
 /// The root files of crates that must forbid unsafe code.
 pub(super) const SAFE: [&str; 13] = [

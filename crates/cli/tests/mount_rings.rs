@@ -25,6 +25,8 @@ mod memory;
 mod operations;
 #[path = "mount/options.rs"]
 mod options;
+#[path = "mount/stat.rs"]
+mod stat;
 #[path = "mount/status.rs"]
 mod status;
 #[path = "mount/support.rs"]

@@ -37,7 +37,14 @@ impl Connection {
         let agreed = agree(&device, &server, setup, rings).inspect_err(|_| abort(&point));
         let rings = agreed.map_err(MountError::Refused)?;
         mount_table::tune(&point);
-        Ok((Self { device: Arc::new(device), server, point }, rings))
+        let device = Arc::new(device);
+        let notices = Arc::downgrade(&device);
+        server.connect(Box::new(move |node| {
+            if let Some(device) = notices.upgrade() {
+                device.forget_attributes(node);
+            }
+        }));
+        Ok((Self { device, server, point }, rings))
     }
 
     pub(crate) fn unmounter(&self) -> Unmount {

@@ -12,10 +12,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
 use crate::errno::Errno;
-use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
+use crate::wire::{self, ForgetCachedOut, InHeader, Opcode, OutHeader, PAYLOAD};
 
 /// Bytes of the largest message, with its headers.
 pub(crate) const MESSAGE: usize = PAYLOAD + 4096;
+
+/// The number of a notice to forget what is cached of a node.
+const FORGET_CACHED: i32 = 2;
 
 /// A descriptor of a connection. A request is answered through the one that it was read from.
 pub(crate) struct Device {
@@ -70,6 +73,17 @@ impl Device {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes the kernel forget the attributes of a node, whose file must be open. Any thread may
+    /// call this while requests wait for it: the kernel waits for no page and no inode.
+    pub(crate) fn forget_attributes(&self, node: u64) {
+        let notice = ForgetCachedOut { node, offset: -1, len: 0 };
+        let len = must_fit(size_of::<OutHeader>() + notice.as_bytes().len());
+        let header = OutHeader { len, error: FORGET_CACHED, unique: 0 };
+        // An error says that the kernel does not have the node, or that the mount is gone.
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(notice.as_bytes())];
+        let _ = (&self.file).write_vectored(&parts);
     }
 
     /// Makes reads return at once without a message.

@@ -14,6 +14,7 @@ mod log;
 mod memory;
 mod operations;
 mod options;
+mod stat;
 mod status;
 mod support;
 mod trees;

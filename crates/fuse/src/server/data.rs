@@ -177,6 +177,8 @@ impl Server {
                 break;
             }
         }
+        // The source's access time. The kernel knows that the target changed.
+        self.forget_attributes(from);
         Ok(copied)
     }
 }

@@ -50,10 +50,12 @@ impl Server {
     }
 
     /// Changes attributes with the caller's own rights: the kernel has not checked owner and
-    /// capabilities before an `ioctl`.
+    /// capabilities before an `ioctl`. Nor does it expect changed attributes from one, so it gets a
+    /// notice before the answer.
     fn set(&self, who: Caller, node: u64, set: &SetAttr) -> Result<Vec<u8>> {
-        let done = self.volume.setattr(&self.plain(who), inode(node)?, set);
-        done.map(|_| Vec::new()).map_err(of_node)
+        self.volume.setattr(&self.plain(who), inode(node)?, set).map_err(of_node)?;
+        self.forget_attributes(node);
+        Ok(Vec::new())
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Served {
     pub uncached: bool,
 }
 
+/// Makes the kernel forget the attributes of a node whose file is open.
+pub(crate) type ForgetAttributes = Box<dyn Fn(u64) + Send + Sync>;
+
 /// A volume, and the state that its mount needs.
 pub struct Server {
     pub(crate) volume: Arc<Inodes>,
@@ -73,6 +76,7 @@ pub struct Server {
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
     mappable: mappable::Mappable,
+    forget_attributes: OnceLock<ForgetAttributes>,
     pub(crate) counts: RequestCounts,
 }
 
@@ -85,7 +89,21 @@ impl Server {
             how,
             ended: OnceLock::new(),
             mappable: mappable::Mappable::new(),
+            forget_attributes: OnceLock::new(),
             counts: RequestCounts::new(),
+        }
+    }
+
+    /// Sets how notices are sent. Without it none are sent.
+    pub(crate) fn connect(&self, forget_attributes: ForgetAttributes) {
+        let _ = self.forget_attributes.set(forget_attributes);
+    }
+
+    /// Makes the kernel ask again for the attributes of a node, after a request whose answer does
+    /// not tell it that they changed. The node's file is open until the request is answered.
+    fn forget_attributes(&self, node: u64) {
+        if let Some(forget) = self.forget_attributes.get() {
+            forget(node);
         }
     }
 

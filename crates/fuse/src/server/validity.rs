@@ -1,7 +1,9 @@
 //! Decides for how long the kernel may keep the attributes of a node.
 //!
-//! Only this server changes the volume. The kernel invalidates what its own requests change, with
-//! the exceptions in this table. The first row that applies decides:
+//! Only this server changes the volume. The kernel invalidates what its own requests change. For
+//! two of them it does not, so the server sends a notice before the answer: the times of a file
+//! whose flags an `ioctl` changes, and the access time of the source of `copy_file_range`. Further
+//! exceptions are in this table. The first row that applies decides:
 //!
 //! | node | attributes are valid | reason |
 //! |---|---|---|

@@ -87,6 +87,8 @@ structures! {
     }
     /// The common header of answers.
     OutHeader (16) { len: u32, error: i32, unique: u64 }
+    /// A notice to forget what is cached of a node; with a negative offset, only attributes.
+    ForgetCachedOut (24) { node: u64, offset: i64, len: i64 }
     InitIn (64) {
         major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
     }

@@ -20,4 +20,4 @@ mod tests;
 
 pub(crate) use call::{answer, is_answered, split};
 pub(crate) use init::{Agreed, Offer, PAYLOAD};
-pub(crate) use layout::{InHeader, Opcode, OutHeader};
+pub(crate) use layout::{ForgetCachedOut, InHeader, Opcode, OutHeader};

@@ -24,10 +24,6 @@ use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, injected};
 
-/// Credits of one [`BlockAlloc::allocate`]: a bitmap and the block of its descriptor.
-#[cfg(any(test, feature = "lab"))]
-pub const ALLOCATE_CREDITS: u32 = 2;
-
 /// A search for more clusters than this first accepts only runs of at least this length.
 const AMPLE: u32 = 256;
 
@@ -111,7 +107,8 @@ impl BlockAlloc {
         &self.groups.core
     }
 
-    /// Allocates `min` to `want` contiguous blocks. Uses [`ALLOCATE_CREDITS`].
+    /// Allocates `min` to `want` contiguous blocks. Uses two credits: a bitmap
+    /// and the block of its descriptor.
     ///
     /// Takes `[alloc.lease]` of the caller's slot and one `[alloc.region]` at a time.
     ///
@@ -601,7 +598,7 @@ impl BlockAlloc {
     }
 
     /// Switches the discard of blocks whose release is durable on or off.
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(all(test, not(feature = "model-shuttle")), feature = "lab"))]
     pub fn set_discard(&self, on: bool) {
         self.core().discard.store(on, Ordering::Relaxed);
     }
@@ -625,7 +622,7 @@ impl BlockAlloc {
     }
 
     /// The first errors that excluded groups from allocation.
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(all(test, not(feature = "model-shuttle")), feature = "lab"))]
     pub fn damage(&self) -> Vec<Error> {
         self.core().damage()
     }

@@ -179,7 +179,7 @@ impl Core {
     }
 
     /// The first errors that excluded groups.
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(all(test, not(feature = "model-shuttle")), feature = "lab"))]
     pub(crate) fn damage(&self) -> Vec<Error> {
         self.damage.lock().0.clone()
     }

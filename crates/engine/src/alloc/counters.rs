@@ -182,7 +182,7 @@ impl Counters {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model-shuttle")))]
 mod tests {
     use super::*;
     use nextent_sync::{Arc, thread};

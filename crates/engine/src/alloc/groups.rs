@@ -244,7 +244,7 @@ impl Groups {
 
     /// Whether a group that was read before `change` is installed after it, for tests. `change`
     /// changes and drops the group.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "model-shuttle")))]
     pub(crate) fn takes_stale(&self, no: GroupNo, change: impl FnOnce()) -> bool {
         let (drops, read) = (self.cell(no).read().drops, self.load(no).expect("it is read"));
         change();
@@ -259,7 +259,7 @@ impl Groups {
     }
 
     /// Sets the memory bound, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "model-shuttle")))]
     pub(crate) fn set_bound(&self, bytes: usize) {
         self.bound.store(bytes, Ordering::Relaxed);
     }

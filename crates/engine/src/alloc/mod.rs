@@ -89,7 +89,6 @@ pub use window::Window;
 /// The parts that a replacement allocator uses.
 #[cfg(feature = "lab")]
 pub(crate) mod lab_exports {
-    pub use crate::alloc::blocks::ALLOCATE_CREDITS;
     pub use crate::alloc::core::{Core, GroupInfo, bitmap_error};
     pub use crate::alloc::counters::signed;
     pub use crate::alloc::descriptors::CommittedDesc;

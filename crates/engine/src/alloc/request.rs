@@ -35,7 +35,10 @@ pub struct BlockRequest {
     /// or fewer on a small volume, but at least 512 if the groups have so many.
     pub min: u32,
     /// The use of the blocks.
-    #[cfg_attr(not(feature = "lab"), expect(dead_code))] // only replacements read it
+    #[cfg_attr(
+        not(any(test, feature = "lab")),
+        expect(dead_code, reason = "replacements read it")
+    )]
     pub kind: BlockKind,
     /// The reserves that the request may use.
     pub privilege: Privilege,

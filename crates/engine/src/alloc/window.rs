@@ -131,7 +131,7 @@ impl BlockAlloc {
     /// Allocates the `want` blocks from `start` on, if they are the next ones of `window`. False if
     /// they are not, or if the counters or the region refuse.
     ///
-    /// Takes `[alloc.region]`; does no I/O. Uses [`ALLOCATE_CREDITS`](super::ALLOCATE_CREDITS).
+    /// Takes `[alloc.region]`; does no I/O. Uses two credits.
     pub fn take_next(
         &self,
         h: &Handle<'_>,

@@ -12,6 +12,7 @@ use crate::Server;
 use crate::device::Device;
 use crate::mount_table;
 use crate::mounting::{abort, mount, refused, unmount};
+use crate::server::Kernel;
 use crate::transport::{MountError, Setup, Unmount};
 use crate::wire::Agreed;
 
@@ -35,16 +36,19 @@ impl Connection {
         let device = Device::new(file.map_err(|error| refused(&error, point))?);
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         let agreed = agree(&device, &server, setup, rings).inspect_err(|_| abort(&point));
-        let rings = agreed.map_err(MountError::Refused)?;
+        let agreed = agreed.map_err(MountError::Refused)?;
         mount_table::tune(&point);
         let device = Arc::new(device);
         let notices = Arc::downgrade(&device);
-        server.connect(Box::new(move |node| {
-            if let Some(device) = notices.upgrade() {
-                device.forget_attributes(node);
-            }
-        }));
-        Ok((Self { device, server, point }, rings))
+        server.connect(Kernel {
+            forget_attributes: Box::new(move |node| {
+                if let Some(device) = notices.upgrade() {
+                    device.forget_attributes(node);
+                }
+            }),
+            short_setxattr: agreed.short_setxattr,
+        });
+        Ok((Self { device, server, point }, agreed.rings))
     }
 
     pub(crate) fn unmounter(&self) -> Unmount {
@@ -78,9 +82,15 @@ pub(crate) fn join(workers: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     outcome
 }
 
-/// Answers the kernel's first request; whether requests come over io_uring, which they may only if
-/// `rings`.
-fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Result<bool> {
+/// The form of the requests of a connection.
+struct Form {
+    /// Requests come over io_uring.
+    rings: bool,
+    short_setxattr: bool,
+}
+
+/// Answers the kernel's first request. Later ones may come over io_uring only if `rings`.
+fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Result<Form> {
     let (offer, unique) = device.offer()?;
     if !offer.is_known() {
         let text = "the kernel's version of the FUSE protocol is too old or too new (needs Linux \
@@ -91,7 +101,7 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
     let seconds = server.volume.geometry().inode_size == 128;
     let taken = offer.take(Agreed { acl: setup.acl, rings: over_rings, seconds });
     device.reply(unique, Ok(taken.as_bytes()))?;
-    Ok(over_rings)
+    Ok(Form { rings: over_rings, short_setxattr: !offer.has_long_setxattr() })
 }
 
 /// Aborts a mount when dropped, unless it is defused.

@@ -126,7 +126,8 @@ fn handle(
     buf: &mut [u8],
     n: usize,
 ) -> Result<(usize, usize), Errno> {
-    let (_, op, from): (InHeader, [u8; OP], usize) = wire::split(&buf[..n])?;
+    let (_, op, from): (InHeader, [u8; OP], usize) =
+        wire::split(&buf[..n], server.has_short_setxattr())?;
     let len = wire::answer(server, header, &op, (&mut buf[from..], n - from))?;
     Ok((from, len))
 }

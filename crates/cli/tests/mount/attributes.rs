@@ -5,7 +5,7 @@ use nextent_testkit::need;
 use rustix::fs::FallocateFlags;
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -85,6 +85,46 @@ fn a_changed_program_runs_with_the_rights_of_its_caller() {
             as_user(|| change(&path, &program));
             let plain = USER.to_string();
             assert_eq!(ids(), (plain.clone(), plain), "{options}: after {what}");
+        }
+    }));
+}
+
+/// A change of the permissions by an owner that is no member of the file's group.
+#[test]
+fn only_members_keep_the_set_group_bit() {
+    let acl = "setfacl -m u:1:r \"$0\"";
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        need!(Err(nextent_testkit::Skip::missing("setfacl")));
+    }
+    need!(with_each(&["allow_other"], "64m", |mount, _| {
+        rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
+        // Caller, its group, command, and whether the bit stays.
+        let rows = [
+            ("4242", "4242", acl, false),
+            ("4242", "77", acl, true),
+            ("0", "0", acl, true),
+            ("4242", "4242", "chmod 2750 \"$0\"", false),
+            ("4242", "77", "chmod 2750 \"$0\"", true),
+            ("4242", "4242", "setfattr -n user.x -v y \"$0\"", true),
+        ];
+        for (n, (user, group, script, stays)) in rows.into_iter().enumerate() {
+            for path in [mount.join(&format!("file{n}")), mount.join(&format!("dir{n}"))] {
+                if text(&path).contains("file") {
+                    File::create(&path).unwrap();
+                } else {
+                    std::fs::create_dir(&path).unwrap();
+                }
+                std::os::unix::fs::chown(&path, Some(USER), Some(77)).unwrap();
+                rustix::fs::chmod(&path, 0o2755.into()).unwrap();
+                let who = ["--reuid", user, "--regid", group, "--clear-groups"];
+                let mut command = Command::new("setpriv");
+                let done = command.args(who).args(["sh", "-c", script]).arg(&path).output();
+                let done = done.unwrap();
+                let said = String::from_utf8_lossy(&done.stderr);
+                assert!(done.status.success(), "{script}: {said}");
+                let mode = std::fs::metadata(&path).unwrap().mode();
+                assert_eq!(mode & 0o2000 != 0, stays, "{user}:{group} {script} {}", path.display());
+            }
         }
     }));
 }

@@ -23,6 +23,7 @@ pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 pub(crate) use validity::Validity;
+pub(crate) use xattrs::SettingXattr;
 
 use nextent::inodes::{Attr, InodeNo, Inodes};
 use nextent::{Cred, DiskTime};
@@ -66,8 +67,13 @@ pub struct Served {
     pub uncached: bool,
 }
 
-/// Makes the kernel forget the attributes of a node whose file is open.
-pub(crate) type ForgetAttributes = Box<dyn Fn(u64) + Send + Sync>;
+/// What a server knows of the kernel that sends it requests.
+pub(crate) struct Kernel {
+    /// Makes the kernel forget the attributes of a node whose file is open.
+    pub(crate) forget_attributes: Box<dyn Fn(u64) + Send + Sync>,
+    /// Requests that set an extended attribute have their short form.
+    pub(crate) short_setxattr: bool,
+}
 
 /// A volume, and the state that its mount needs.
 pub struct Server {
@@ -76,7 +82,7 @@ pub struct Server {
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
     mappable: mappable::Mappable,
-    forget_attributes: OnceLock<ForgetAttributes>,
+    kernel: OnceLock<Kernel>,
     pub(crate) counts: RequestCounts,
 }
 
@@ -89,21 +95,25 @@ impl Server {
             how,
             ended: OnceLock::new(),
             mappable: mappable::Mappable::new(),
-            forget_attributes: OnceLock::new(),
+            kernel: OnceLock::new(),
             counts: RequestCounts::new(),
         }
     }
 
-    /// Sets how notices are sent. Without it none are sent.
-    pub(crate) fn connect(&self, forget_attributes: ForgetAttributes) {
-        let _ = self.forget_attributes.set(forget_attributes);
+    /// Sets what is known of the kernel, before the first request is read.
+    pub(crate) fn connect(&self, kernel: Kernel) {
+        let _ = self.kernel.set(kernel);
+    }
+
+    pub(crate) fn has_short_setxattr(&self) -> bool {
+        self.kernel.get().is_some_and(|kernel| kernel.short_setxattr)
     }
 
     /// Makes the kernel ask again for the attributes of a node, after a request whose answer does
     /// not tell it that they changed. The node's file is open until the request is answered.
     fn forget_attributes(&self, node: u64) {
-        if let Some(forget) = self.forget_attributes.get() {
-            forget(node);
+        if let Some(kernel) = self.kernel.get() {
+            (kernel.forget_attributes)(node);
         }
     }
 

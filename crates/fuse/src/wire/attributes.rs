@@ -10,7 +10,7 @@ use super::layout::{
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
-use crate::server::{Change, Validity, encode_device};
+use crate::server::{Change, SettingXattr, Validity, encode_device};
 
 /// Bits for the fields of a change that are valid.
 mod set {
@@ -25,6 +25,9 @@ mod set {
     pub(super) const CTIME: u32 = 1 << 10;
     pub(super) const KILL_SET_ID: u32 = 1 << 11;
 }
+
+/// A new access control list removes the set-group bit.
+const KILL_SET_GROUP: u32 = 1;
 
 /// Attributes in the protocol's structure.
 pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
@@ -108,8 +111,11 @@ impl Call<'_> {
         let arg: SetXattrIn = self.arg()?;
         let (name, value) = text(self.rest()?)?;
         let value = value.get(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
-        let flags = arg.flags.cast_signed();
-        self.server.setxattr(self.who, self.node, name, value, flags).map(|()| 0)
+        let how = SettingXattr {
+            flags: arg.flags.cast_signed(),
+            kill_set_group: arg.set_flags & KILL_SET_GROUP != 0,
+        };
+        self.server.setxattr(self.who, self.node, name, value, how).map(|()| 0)
     }
 
     pub(super) fn getxattr(&mut self) -> Result<usize> {

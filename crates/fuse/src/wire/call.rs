@@ -5,7 +5,9 @@ use nextent_num::to_usize;
 use nextent_sync::now;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, follows_an_open};
+use super::layout::{
+    BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, SetXattrIn, follows_an_open,
+};
 use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::Caller;
@@ -45,11 +47,15 @@ pub(crate) fn answer(
     answered
 }
 
-/// Splits a message: the common header, the argument structure, and the offset of the rest.
-pub(crate) fn split(message: &[u8]) -> Result<(InHeader, [u8; OP], usize)> {
+/// Splits a message: the common header, the argument structure, and the offset of the rest. Setting
+/// an extended attribute has a shorter structure if `short_setxattr`.
+pub(crate) fn split(message: &[u8], short_setxattr: bool) -> Result<(InHeader, [u8; OP], usize)> {
     let short = || Errno(libc::EINVAL);
     let (header, rest) = InHeader::read_from_prefix(message).map_err(|_| short())?;
-    let own = Opcode::of(header.opcode).map_or(0, Opcode::own).min(OP);
+    let own = match Opcode::of(header.opcode) {
+        Some(Opcode::SetXattr) if short_setxattr => SetXattrIn::SHORT,
+        opcode => opcode.map_or(0, Opcode::own).min(OP),
+    };
     let mut op = [0; OP];
     op[..own].copy_from_slice(rest.get(..own).ok_or_else(short)?);
     Ok((header, op, size_of::<InHeader>() + own))

@@ -32,6 +32,8 @@ const NO_OPENDIR: u64 = 1 << 24;
 /// The server removes set-id bits and capabilities at writes and truncations, so the kernel need
 /// not check for them before each write.
 const KILL_PRIVILEGES: u64 = 1 << 28;
+/// Requests that set an extended attribute say whether to remove the set-group bit.
+const LONG_SETXATTR: u64 = 1 << 29;
 const EXTENDED: u64 = 1 << 30;
 /// Files that bypass the cache can be mapped, also shared.
 const UNCACHED_MAPS: u64 = 1 << 36;
@@ -48,6 +50,7 @@ const WANTED: u64 = ASYNC_READ
     | CACHE_SYMLINKS
     | NO_OPENDIR
     | KILL_PRIVILEGES
+    | LONG_SETXATTR
     | UNCACHED_MAPS
     | EXTENDED;
 
@@ -94,6 +97,11 @@ impl Offer {
     /// Whether requests may come over io_uring.
     pub(crate) fn has_rings(&self) -> bool {
         self.flags() & OVER_IO_URING != 0
+    }
+
+    /// Whether requests that set an extended attribute have their long form.
+    pub(crate) fn has_long_setxattr(&self) -> bool {
+        self.flags() & LONG_SETXATTR != 0
     }
 
     /// The answer that accepts the offer.

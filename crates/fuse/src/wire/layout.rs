@@ -131,7 +131,8 @@ structures! {
     WriteOut (8) { size: u32, padding: u32 }
     ReleaseIn (24) { handle: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FsyncIn (16) { handle: u64, flags: u32, padding: u32 }
-    SetXattrIn (8) { size: u32, flags: u32 }
+    /// Its second half is missing in messages of kernels that do not offer the long form.
+    SetXattrIn (16) { size: u32, flags: u32, set_flags: u32, padding: u32 }
     GetAttrIn (16) { flags: u32, padding: u32, handle: u64 }
     GetXattrIn (8) { size: u32, padding: u32 }
     GetXattrOut (8) { size: u32, padding: u32 }
@@ -152,6 +153,11 @@ structures! {
     BatchForgetIn (8) { count: u32, padding: u32 }
     ForgetOne (16) { node: u64, times: u64 }
     Dirent (24) { ino: u64, next: u64, name_len: u32, kind: u32 }
+}
+
+impl SetXattrIn {
+    /// Bytes of the short form.
+    pub(crate) const SHORT: usize = 8;
 }
 
 impl Opcode {

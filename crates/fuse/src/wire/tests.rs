@@ -31,7 +31,7 @@ fn ask(server: &Server, opcode: Opcode, node: u64, own: &[u8], rest: &[u8]) -> R
     let mut message = [header.as_bytes(), own, rest].concat();
     let n = message.len();
     message.resize(n + 9000, 0xee);
-    let (header, op, from) = split(&message[..n])?;
+    let (header, op, from) = split(&message[..n], false)?;
     let len = answer(server, &header, &op, (&mut message[from..], n - from))?;
     Ok(message[from..from + len].to_vec())
 }
@@ -163,7 +163,7 @@ fn attributes() {
     assert!(set.attr.mtime > 1_600_000_000 && set.attr.mtime < 1 << 40);
     let got: AttrOut = ask_ok(&server, Opcode::GetAttr, file, &[0_u64; 2], &[]);
     assert_eq!(got, set);
-    let own = SetXattrIn { size: 3, flags: 0 };
+    let own = SetXattrIn { size: 3, ..SetXattrIn::default() };
     let done = ask(&server, Opcode::SetXattr, file, own.as_bytes(), b"user.key\0abc");
     assert_eq!(done, Ok(vec![]));
     let size: GetXattrOut =
@@ -282,10 +282,10 @@ fn a_listing_that_ends_in_damage() {
 #[test]
 fn short_and_unknown_requests_fail() {
     let server = server();
-    assert_eq!(split(&[0; 39]).err(), Some(Errno(libc::EINVAL)));
+    assert_eq!(split(&[0; 39], false).err(), Some(Errno(libc::EINVAL)));
     let header = InHeader { opcode: Opcode::Write as u32, ..InHeader::default() };
     let message = [header.as_bytes(), &[0; 39]].concat();
-    assert_eq!(split(&message).err(), Some(Errno(libc::EINVAL)));
+    assert_eq!(split(&message, false).err(), Some(Errno(libc::EINVAL)));
     // A name without its zero byte, and one name instead of two.
     for (opcode, rest) in [(Opcode::Lookup, &b"name"[..]), (Opcode::SymLink, b"one\0")] {
         assert_eq!(ask(&server, opcode, ROOT, &[], rest), Err(Errno(libc::EINVAL)));
@@ -362,4 +362,17 @@ fn forgotten_nodes_leave_memory() {
     let own = BatchForgetIn { count: 32, padding: 0 };
     assert_eq!(ask(&server, Opcode::BatchForget, 0, own.as_bytes(), ones.as_bytes()), Ok(vec![]));
     assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (0, 0));
+}
+
+#[test]
+fn short_requests_that_set_an_attribute_remove_no_bit() {
+    let own = SetXattrIn { size: 3, flags: 2, set_flags: 1, padding: 0 };
+    let header = InHeader { opcode: Opcode::SetXattr as u32, ..InHeader::default() };
+    let (from, long) = (size_of::<InHeader>(), own.as_bytes());
+    for (short, len, set_flags) in [(false, 16, 1), (true, 8, 0)] {
+        let message = [header.as_bytes(), &long[..len], b"user.key\0abc"].concat();
+        let (_, op, at) = split(&message, short).expect("a message");
+        let read: SetXattrIn = structure(&op[..16]);
+        assert_eq!((at, read), (from + len, SetXattrIn { set_flags, ..own }));
+    }
 }

@@ -3,7 +3,7 @@
 //! - `demo`: builds the tool and demonstrates it on a new image.
 //! - `test`: runs everything that CI runs; ends with the counts.
 //! - `tidy`: checks rules of the source that no compiler checks.
-//! - `bench [ROUNDS]`: compares medians with those of other programs on the same work.
+//! - `bench [mount] [ROUNDS]`: compares medians with those of other programs on the same work.
 //! - `instructions [record | simulate]`: compares instructions of an operation with bounds.
 //! - `memory [FILES]`: measures resident memory of long runs: a walk over a mount, a large
 //!   fallocate.
@@ -36,7 +36,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
+const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [mount] [ROUNDS] | \
     dist | instructions [record | simulate] | memory [FILES] | \
     mutants [replay SEED [BUG]] | miri | \
     differential [mkfs | copies] [--minutes N] [--seed SEED] | \

@@ -1,10 +1,12 @@
 //! Compares this program with a peer on the same work, in alternating rounds, so that drift affects
 //! both. Prints the medians, their ratio and the goal.
 //!
-//! `cargo xtask bench [ROUNDS]`; a missing peer skips its pair. Files are made under `TMPDIR`; with
-//! a directory in memory the host's disk does not matter.
+//! `cargo xtask bench [ROUNDS]`, and `bench mount [ROUNDS]` for the mount, see [`mount`]. A missing
+//! peer skips its pair. Files are made under `TMPDIR`; with a directory in memory the host's disk
+//! does not matter.
 
 mod measure;
+mod mount;
 mod pairs;
 
 use crate::shell::cargo;
@@ -34,15 +36,14 @@ enum Verdict {
 
 /// Runs all pairs.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    if args.first().is_some_and(|word| word == "mount") {
+        return mount::run(&args[1..]);
+    }
     let rounds = match args.first() {
         None => ROUNDS,
-        Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [ROUNDS]")?,
+        Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [mount] [ROUNDS]")?,
     };
-    println!("building the release");
-    let build = ["build", "--profile", "dist", "--quiet", "-p", "nextent-cli", "-p", "nextent-lab"];
-    if !cargo(build).status().is_ok_and(|status| status.success()) {
-        return Err("nextent and nextent-lab do not build".into());
-    }
+    build()?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;
     let bench = pairs::Bench::new(dir.path(), rounds)?;
@@ -67,6 +68,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
     }
     println!("{rounds} rounds each; goals missed: {missed}");
+    Ok(())
+}
+
+fn build() -> Result<(), String> {
+    println!("building the release");
+    let build = ["build", "--profile", "dist", "--quiet", "-p", "nextent-cli", "-p", "nextent-lab"];
+    if !cargo(build).status().is_ok_and(|status| status.success()) {
+        return Err("nextent and nextent-lab do not build".into());
+    }
     Ok(())
 }
 

@@ -25,6 +25,8 @@ pub struct Inodes {
     recovered: Recovered,
     /// Whether the volume is closed. `[volume.close]`
     closed: Mutex<bool>,
+    /// `[volume.label]`
+    pub(super) label: Mutex<()>,
 }
 
 static CLOSE: LockClass = LockClass::new("volume.close", 85);
@@ -63,7 +65,8 @@ impl Inodes {
     ) -> Self {
         let closed = Mutex::new(&CLOSE, false);
         let fs = Arc::new(fs);
-        Self { fs, read_only_reason, journal_blocks, recovered, closed }
+        let label = super::label::lock();
+        Self { fs, read_only_reason, journal_blocks, recovered, closed, label }
     }
 
     /// Runs `close` in the first call; later callers wait until it ends.

@@ -16,6 +16,7 @@ mod fill;
 mod fsync;
 mod getattr;
 mod inodes;
+mod label;
 mod link;
 mod lookup;
 mod open;

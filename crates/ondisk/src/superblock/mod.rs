@@ -26,6 +26,8 @@ use crate::{Compat, Features, Incompat, InodeNo, RoCompat};
 pub const SUPER_MAGIC: u16 = 0xEF53;
 /// The bytes of a superblock.
 pub const SUPER_SIZE: usize = 1024;
+/// The most bytes of a label.
+pub const MAX_LABEL: usize = 16;
 /// Offset of the first superblock from the volume's start, in bytes.
 pub const SUPER_OFFSET: u64 = 1024;
 /// The only checksum algorithm there is: crc32c.
@@ -307,11 +309,23 @@ impl Superblock {
         text(&self.volume_name)
     }
 
+    /// The bytes of the label, up to its first zero byte.
+    #[must_use]
+    pub fn label_bytes(&self) -> &[u8] {
+        let end = self.volume_name.iter().position(|byte| *byte == 0);
+        &self.volume_name[..end.unwrap_or(self.volume_name.len())]
+    }
+
     /// Stores the label, cut to 16 bytes.
     pub fn set_label(&mut self, label: &str) {
-        self.volume_name = [0; 16];
-        for (to, from) in self.volume_name.iter_mut().zip(label.bytes()) {
-            *to = from;
+        self.set_label_bytes(label.as_bytes());
+    }
+
+    /// Stores the label, cut to 16 bytes. It need not be UTF-8.
+    pub fn set_label_bytes(&mut self, label: &[u8]) {
+        self.volume_name = [0; MAX_LABEL];
+        for (to, from) in self.volume_name.iter_mut().zip(label) {
+            *to = *from;
         }
     }
 

@@ -111,6 +111,9 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> io::Result<()>;
 
     /// Marks the range as unused. It may read as anything afterwards.
+    ///
+    /// # Errors
+    /// [`Unsupported`](io::ErrorKind::Unsupported) if the device cannot: it keeps the bytes.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Makes the range read as zeros.

@@ -281,8 +281,10 @@ impl BlockDevice for Opened {
         if len == 0 {
             return Ok(());
         }
-        // A discard is a hint, so a range that the host cannot unmap stays.
-        sys::unmap(&self.file, self.block_device, at, len).map(|_| ())
+        match sys::unmap(&self.file, self.block_device, at, len)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {

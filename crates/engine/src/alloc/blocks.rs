@@ -598,7 +598,6 @@ impl BlockAlloc {
     }
 
     /// Switches the discard of blocks whose release is durable on or off.
-    #[cfg(any(all(test, not(feature = "model-shuttle")), feature = "lab"))]
     pub fn set_discard(&self, on: bool) {
         self.core().discard.store(on, Ordering::Relaxed);
     }

@@ -165,6 +165,15 @@ impl Located {
         Ok(supersede(device, geometry.block_len(), &self.spec(geometry), tid, images)?)
     }
 
+    /// Whether the log holds transactions.
+    pub(super) fn needs_recovery(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<bool> {
+        Ok(inspect_journal(device, geometry.block_len(), &self.spec(geometry))?.needs_recovery)
+    }
+
     /// Clears the error number that stopped the journal. The superblock has recorded it by now.
     pub(super) fn clear_error(
         &self,

@@ -7,7 +7,7 @@ use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{OpenOptions, journal, orphans, replay, supported};
+use super::{OpenOptions, backup, journal, orphans, replay, supported};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
@@ -16,6 +16,10 @@ use crate::inode::{Fs, FsParts};
 use crate::ops::Inodes;
 use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
+
+/// Why a volume with a backup of the superblock is open for reading only.
+const USES_BACKUP: &str =
+    "it is opened with a backup of the superblock, with which fsck can repair it";
 
 impl Inodes {
     /// Opens the volume on `device`. Unless `options` say otherwise this replays the journal and
@@ -54,6 +58,10 @@ pub(super) struct Found {
 
 /// Opens the file system on `device`.
 fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
+    let device = match options.superblock {
+        Some(block) => backup::overlay(device, block)?,
+        None => device,
+    };
     let mut found = examine(&device, options).map_err(|error| name_copy(&*device, error))?;
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
@@ -72,6 +80,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
     }
     let store = store(&found, journal.as_ref(), options)?;
     let fs = build_layers(&found, store, journal.as_ref(), options)?;
+    fs.blocks.set_discard(options.discard && writable);
     orphans::prepare(&fs, writable)?;
     if writable {
         report.orphans = orphans::finish(&fs)?;
@@ -119,6 +128,7 @@ fn examine(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found
     let read_only = match reason {
         Some(reason) => Some(reason),
         None if options.read_only => Some("opened for reading only".to_owned()),
+        None if options.superblock.is_some() => Some(USES_BACKUP.to_owned()),
         None if device.is_read_only() => Some("the device is read-only".to_owned()),
         None => None,
     };

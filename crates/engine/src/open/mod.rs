@@ -5,11 +5,13 @@
 //! | step | may write | module |
 //! |---|---|---|
 //! | read the superblock, check it, refuse unknown features | no | `lifecycle`, `supported` |
+//! | with a backup of the superblock: put it in place in memory | no | `backup` |
 //! | find the journal; replay it and its fast commits, into memory for a read-only volume | yes | `journal`, `replay`, `fast_commit` |
 //! | mark the volume in use, outside of any transaction | yes | `lifecycle` |
 //! | build the layers from the journal to the inodes; nothing is read before it is needed | no | `lifecycle` |
 //! | free or truncate orphans, in transactions | yes | `orphans` |
 
+mod backup;
 mod fast_commit;
 mod journal;
 mod lifecycle;

@@ -26,6 +26,8 @@ pub struct OpenOptions {
     pub(super) commit_interval: Duration,
     pub(super) now: Option<DiskTime>,
     pub(super) bypass_journal: bool,
+    pub(super) discard: bool,
+    pub(super) superblock: Option<u64>,
     pub(super) cache_bytes: Option<u64>,
     /// Of no size without the feature `lab`.
     pub(super) replacements: Replacements,
@@ -85,6 +87,25 @@ impl OpenOptions {
         self
     }
 
+    /// Discards freed blocks on the device after the commit that freed them is durable. Ignores
+    /// errors of the device, which then keeps the bytes.
+    pub fn discard(mut self, yes: bool) -> Self {
+        self.discard = yes;
+        self
+    }
+
+    /// Uses the backup of the superblock at `block`, in units of 1 KiB as `mount -o sb=` counts,
+    /// and the group descriptors behind it; `None`, the default, is the superblock itself, and so
+    /// is 1.
+    ///
+    /// The volume is then open for reading only. Backups have outdated counts, and may say that
+    /// a bitmap was never written, so a writer would allocate blocks that are in use. Check the
+    /// volume with the backup to repair it.
+    pub fn superblock(mut self, block: impl Into<Option<u64>>) -> Self {
+        self.superblock = block.into().filter(|block| *block != 1);
+        self
+    }
+
     /// Bytes of inodes and metadata blocks that the caches keep when nothing uses them. `None`, the
     /// default, is an eighth of the available memory, from 4 to 96 MiB. What is open or waits for a
     /// commit comes on top, and 13 to 27 bytes for each
@@ -104,7 +125,7 @@ impl OpenOptions {
 
     /// Whether the volume is opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only || self.superblock.is_some()
     }
 
     /// Bytes of metadata blocks, and of inodes with the blocks that these keep, that the caches
@@ -127,6 +148,8 @@ impl Default for OpenOptions {
             commit_interval: Duration::from_secs(5),
             now: None,
             bypass_journal: false,
+            discard: false,
+            superblock: None,
             cache_bytes: None,
             replacements: Replacements::default(),
         }

@@ -18,6 +18,8 @@ mod status;
 mod support;
 #[path = "mount/trees.rs"]
 mod trees;
+#[path = "mount/volume.rs"]
+mod volume;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = false;

@@ -18,6 +18,7 @@ mod stat;
 mod status;
 mod support;
 mod trees;
+mod volume;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = false;

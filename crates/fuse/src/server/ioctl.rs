@@ -1,4 +1,5 @@
-//! `ioctl(2)` calls for inode flags (`lsattr`, `chattr`) and project numbers.
+//! `ioctl(2)` calls for inode flags (`lsattr`, `chattr`), project numbers, the volume's label and
+//! discarding free blocks (`fstrim`).
 //!
 //! Numbers are in the machine's byte order. The kernel gets the long form (`struct fsxattr`) before
 //! it sets the short one.
@@ -13,6 +14,12 @@ const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
 const GET_FSXATTR: u32 = 0x801c_581f;
 const SET_FSXATTR: u32 = 0x401c_5820;
+const GET_LABEL: u32 = 0x8100_9431;
+const SET_LABEL: u32 = 0x4100_9432;
+const TRIM: u32 = 0xc018_5879;
+
+/// Bytes of a label in a call.
+const LABEL: usize = 256;
 
 /// Bytes of the long form: flags, extent size, extents, project, padding.
 const LONG: usize = 28;
@@ -45,8 +52,41 @@ impl Server {
                 let project = Some(word(input, 12)?);
                 self.set(who, node, &SetAttr { flags, project, ..SetAttr::default() })
             }
+            GET_LABEL => {
+                let mut label = self.volume.label();
+                label.resize(LABEL, 0);
+                Ok(label)
+            }
+            SET_LABEL => {
+                self.check_privileged(who)?;
+                let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+                self.volume.set_label(&input[..end]).map_err(of_node)?;
+                Ok(Vec::new())
+            }
+            TRIM => self.trim(who, input),
             _ => Err(Errno(libc::ENOTTY)),
         }
+    }
+
+    /// Discards free blocks. The call has the start and length of the range and the shortest run;
+    /// the answer has the discarded bytes in place of the length.
+    fn trim(&self, who: Caller, input: &[u8]) -> Result<Vec<u8>> {
+        self.check_privileged(who)?;
+        let [start, len, min] = [long(input, 0)?, long(input, 8)?, long(input, 16)?];
+        let geometry = self.volume.geometry();
+        let group = u64::from(geometry.blocks_per_group) << geometry.block_bits;
+        let outside = start >> geometry.block_bits >= geometry.blocks_count;
+        if outside || len < u64::from(geometry.block_size) || min > group {
+            return Err(Errno(libc::EINVAL));
+        }
+        let range = start..start.saturating_add(len);
+        let done = self.volume.trim(range, min).map_err(of_node)?;
+        Ok([start, done, min].map(u64::to_ne_bytes).concat())
+    }
+
+    /// Whether the caller may do what needs `CAP_SYS_ADMIN`.
+    fn check_privileged(&self, who: Caller) -> Result<()> {
+        if self.plain(who).privileged { Ok(()) } else { Err(Errno(libc::EPERM)) }
     }
 
     /// Changes attributes with the caller's own rights: the kernel has not checked owner and
@@ -62,6 +102,11 @@ impl Server {
 fn word(input: &[u8], at: usize) -> Result<u32> {
     let bytes = input.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno(libc::EINVAL))
+}
+
+fn long(input: &[u8], at: usize) -> Result<u64> {
+    let bytes = input.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(Errno(libc::EINVAL))
 }
 
 fn translate(flags: u32, pair: impl Fn(&(u32, u32)) -> (u32, u32)) -> u32 {

@@ -14,6 +14,10 @@ pub(super) struct Options {
     pub(super) offset: u64,
     pub(super) errors: Option<ErrorPolicy>,
     pub(super) commit: Option<Duration>,
+    /// Freed blocks are discarded.
+    pub(super) discard: bool,
+    /// The block of the superblock's backup to use, in units of 1 KiB.
+    pub(super) superblock: Option<u64>,
     pub(super) cache_bytes: Option<u64>,
     pub(super) log_level: Option<Level>,
     pub(super) direct: bool,
@@ -43,6 +47,10 @@ Options of -o, separated by commas; others are refused:
   errors=WHAT           what to do on damage: continue, remount-ro or panic (stop the journal);
                         default: the superblock's setting
   commit=SECONDS        the longest time until a change is committed (default: 5)
+  discard, nodiscard    whether freed blocks are discarded after the commit that freed them is
+                        durable: image files get holes (default: nodiscard)
+  sb=BLOCK              use the backup of the superblock at this block, in units of 1 KiB, and the
+                        group descriptors behind it; the mount is then read-only
   cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
                         memory of the system and the control group, at most 96m)
   log_level=LEVEL       the messages to write: error, warning or info; default: info in a log,
@@ -98,6 +106,9 @@ pub(crate) const WORDS: &[&str] = &[
     "errors=remount-ro",
     "errors=panic",
     "commit=",
+    "discard",
+    "nodiscard",
+    "sb=",
     "cache_size=",
     "log_level=",
     "direct",
@@ -160,6 +171,8 @@ impl Options {
             "ro" => (self.read_only, self.write_asked) = (true, false),
             "rw" => (self.read_only, self.write_asked) = (self.no_recovery, true),
             "norecovery" | "noload" => (self.no_recovery, self.read_only) = (true, true),
+            "discard" => self.discard = true,
+            "nodiscard" => self.discard = false,
             "direct" => self.direct = true,
             "acl" => self.no_acl = false,
             "noacl" => self.no_acl = true,
@@ -216,6 +229,10 @@ impl Options {
                 // Zero means the default, as in ext4.
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
             }
+            "sb" => {
+                let block = value.parse::<u32>();
+                self.superblock = Some(block.map_err(|_| bad("a block number".into()))?.into());
+            }
             "cache_size" => self.cache_bytes = Some(size::bytes(value).map_err(bad)?),
             "log_level" => match Level::named(value) {
                 Some(level) => self.log_level = Some(level),
@@ -265,6 +282,10 @@ mod tests {
         assert!(parse("noload").unwrap().read_only);
         assert_eq!(parse("cache_size=32m").unwrap().cache_bytes, Some(32 << 20));
         assert_eq!(parse("").unwrap().cache_bytes, None);
+        assert!(parse("discard").unwrap().discard);
+        assert!(!parse("discard,nodiscard").unwrap().discard && !parse("").unwrap().discard);
+        assert_eq!(parse("sb=32768").unwrap().superblock, Some(32768));
+        assert_eq!(parse("").unwrap().superblock, None);
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
@@ -293,6 +314,8 @@ mod tests {
             ("errors=never", "remount-ro"),
             ("commit=soon", "seconds"),
             ("offset=x", "offset"),
+            ("sb=x", "a block number"),
+            ("sb=-1", "a block number"),
             ("cache_size=much", "cache_size"),
             ("log_level=much", "log_level"),
             ("noload,rw", "norecovery forbids rw"),

@@ -163,7 +163,7 @@ struct OpenVolume {
 
 fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> {
     let file = FileOptions::new()
-        .read_only(options.read_only)
+        .read_only(options.read_only || options.superblock.is_some())
         .fall_back_to_read_only(true)
         .direct(options.direct)
         .offset(options.offset);
@@ -178,6 +178,8 @@ fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> 
             let events = events.clone();
             move |error| events.damage(error)
         })
+        .discard(options.discard)
+        .superblock(options.superblock)
         .cache_bytes(options.cache_bytes);
     if let Some(commit) = options.commit {
         how = how.commit_interval(commit);

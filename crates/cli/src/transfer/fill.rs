@@ -11,7 +11,7 @@ use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::{Result, Sink};
 use nextent::inodes::{Attr, FillRun, InodeNo, Inodes};
-use nextent::{Cred, FileType};
+use nextent::{Cred, Error, FileType};
 use std::ops::Range;
 
 /// The directories of a new image.
@@ -52,6 +52,13 @@ impl Sink for FillSink<'_> {
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
         apply(self.volume, &self.cred, dir.0, meta, None)
+    }
+
+    fn check_create(&self, parent: &ImageDir, name: &[u8], _meta: &Meta) -> Result<()> {
+        match self.find(parent, name)? {
+            Some(_) => Err(Error::Exists.into()),
+            None => Ok(()),
+        }
     }
 
     fn create(

@@ -20,9 +20,9 @@ use nextent_num::{must_fit, to_u64};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
-    fremovexattr, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, openat, removexattr,
-    setxattr, statat, symlinkat, unlinkat, utimensat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags,
+    accessat, chmod, fremovexattr, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, openat,
+    removexattr, setxattr, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -121,6 +121,26 @@ impl HostSink {
         attributes
     }
 
+    /// Whether a file is replaced, not overwritten, since it has other names; as by cp(1) -a, also
+    /// a pipe or a device.
+    fn parts(&self, old: &Stat) -> bool {
+        self.parts_names && old.st_nlink > 1
+    }
+
+    fn check_in_use(&self, id: FileId) -> Result<()> {
+        if self.avoid.contains(&id) { Err(Trouble::new(IN_USE)) } else { Ok(()) }
+    }
+
+    /// Whether the existing file `name` in `dir` may be written.
+    fn check_old(&self, dir: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> Result<()> {
+        self.check_in_use(id_of(stat))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Socket {
+            // The error of its open.
+            return Err(Errno::NXIO.into());
+        }
+        Ok(accessat(dir, name, Access::WRITE_OK, AtFlags::EACCESS)?)
+    }
+
     /// Opens the existing file `name` in `dir`, with attributes `stat`: a regular file to overwrite
     /// it, a pipe or a device to write to it.
     fn open_old(
@@ -130,9 +150,7 @@ impl HostSink {
         follow: OFlags,
     ) -> Result<HostFile> {
         let id = id_of(stat);
-        if self.avoid.contains(&id) {
-            return Err(Trouble::new(IN_USE));
-        }
+        self.check_in_use(id)?;
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC | follow;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let claim = (regular && stat.st_nlink > 1).then(|| self.writers.claim(stat.st_ino));
@@ -171,11 +189,8 @@ impl HostSink {
                 clear(dir, name)?;
                 Ok(new()?)
             }
-            // Pipes and devices too: as cp(1) -a.
-            _ if self.parts_names && stat.st_nlink > 1 => {
-                if self.avoid.contains(&id_of(&stat)) {
-                    return Err(Trouble::new(IN_USE));
-                }
+            _ if self.parts(&stat) => {
+                self.check_in_use(id_of(&stat))?;
                 clear(dir, name)?;
                 Ok(new()?)
             }
@@ -303,9 +318,13 @@ fn checked(name: &[u8]) -> Result<&OsStr> {
 /// Removes an existing file for a new one; a directory stays.
 fn clear(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
     match unlinkat(dir, name, AtFlags::empty()) {
-        Err(Errno::ISDIR) => Err(Trouble::new("cannot overwrite a directory with a file")),
+        Err(Errno::ISDIR) => Err(directory_stays()),
         done => Ok(done?),
     }
+}
+
+fn directory_stays() -> Trouble {
+    Trouble::new("cannot overwrite a directory with a file")
 }
 
 /// Makes an entry `name` in `dir`, after removing an existing file if necessary.
@@ -382,6 +401,30 @@ impl Sink for HostSink {
             what.chmod(mode & !missing)?;
         }
         self.set_attributes(&what, meta)
+    }
+
+    fn check_create(&self, parent: &HostDir, name: &[u8], _meta: &Meta) -> Result<()> {
+        let dir = match parent {
+            HostDir::Dir(dir, _) => dir.held()?,
+            HostDir::File(path) => {
+                let path = path.as_os_str();
+                return self.check_old(CWD, path, &statat(CWD, path, AtFlags::empty())?);
+            }
+        };
+        let name = checked(name)?;
+        match statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+            Ok(old) => match FileType::from_raw_mode(old.st_mode) {
+                FileType::Directory => return Err(directory_stays()),
+                FileType::Symlink => {}
+                _ if self.parts(&old) => self.check_in_use(id_of(&old))?,
+                _ => return self.check_old(dir.as_fd(), name, &old),
+            },
+        }
+        // A name is made here.
+        let want = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(&*dir, ".", want, AtFlags::EACCESS)?)
     }
 
     fn create(

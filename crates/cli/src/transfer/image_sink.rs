@@ -90,6 +90,16 @@ impl<'v> ImageSink<'v> {
 
     /// The file at `name` if it is to be overwritten in place; otherwise removes it, or fails.
     fn overwritten(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
+        let end = self.existing(parent, name, meta)?;
+        if end.is_none() {
+            self.volume.unlink(&self.cred, parent.0, name)?;
+        }
+        Ok(end)
+    }
+
+    /// The file that is overwritten in place; none if `name`, which exists, is replaced. Fails if
+    /// it must stay.
+    fn existing(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
         let old = self.volume.lookup(&self.cred, parent.0, name)?;
         if meta.id == self.id_of(&old) {
             return Err(Trouble::new("source and target are the same file"));
@@ -99,14 +109,14 @@ impl<'v> ImageSink<'v> {
             FileType::Regular if meta.kind == Kind::File && !self.parts(&old) => Ok(Some(old)),
             FileType::Symlink if meta.kind == Kind::File => {
                 if self.links.lock().contains(&old.ino) {
-                    return self.make_room(parent, name);
+                    return Ok(None);
                 }
                 self.behind_link(parent, name, meta)
             }
-            FileType::Symlink => self.make_room(parent, name),
+            FileType::Symlink => Ok(None),
             // cp(1) would write to the pipe or device. In an image no program reads from it.
             _ if meta.kind == Kind::File && !self.parts(&old) => Err(not_written(old.kind)),
-            _ => self.make_room(parent, name),
+            _ => Ok(None),
         }
     }
 
@@ -116,7 +126,8 @@ impl<'v> ImageSink<'v> {
         self.parts_names && old.links > 1
     }
 
-    /// The file that the link `name` leads to. As cp(1), a copy writes through links of the target.
+    /// The file that the link `name` leads to; none if the link is replaced. As cp(1), a copy
+    /// writes through links of the target.
     fn behind_link(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
         match self.volume.resolve_from(&self.cred, parent.0, name, true) {
             Ok(end) if meta.id == self.id_of(&end) => {
@@ -125,7 +136,7 @@ impl<'v> ImageSink<'v> {
             Ok(end) if end.kind == FileType::Directory => {
                 Err(Trouble::new("cannot overwrite a directory with a file"))
             }
-            Ok(end) if self.parts(&end) => self.make_room(parent, name),
+            Ok(end) if self.parts(&end) => Ok(None),
             Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
             Ok(end) => Err(not_written(end.kind)),
             Err(Error::NotFound) => {
@@ -133,11 +144,6 @@ impl<'v> ImageSink<'v> {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn make_room(&self, parent: ImageDir, name: &[u8]) -> Result<Option<Attr>> {
-        self.volume.unlink(&self.cred, parent.0, name)?;
-        Ok(None)
     }
 
     /// Makes and opens a file at `name`.
@@ -251,6 +257,21 @@ impl<'v> Sink for ImageSink<'v> {
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
         self.set_attributes(dir.0, meta, None)
+    }
+
+    fn check_create(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<()> {
+        let old = match self.volume.lookup(&self.cred, parent.0, name) {
+            Err(Error::NotFound) => None,
+            found => {
+                found?;
+                self.existing(*parent, name, meta)?
+            }
+        };
+        let (ino, want) = match old {
+            Some(old) => (old.ino, Access::WRITE),
+            None => (parent.0, Access { execute: true, ..Access::WRITE }),
+        };
+        Ok(self.volume.access(&self.cred, ino, want)?)
     }
 
     fn create(

@@ -21,6 +21,7 @@
 //!   ([`host_sink`]), after the data: owner, mode, access lists, other attributes, times.
 //! - Pipes, devices and directories are never removed for a file; a symbolic link is replaced.
 //! - Holes and hard links are kept. A directory gets its attributes after its contents.
+//! - The target is checked before a source is opened, which waits if the source is a pipe.
 //! - A name from an image must be one component of a path ([`name`]); other entries are refused.
 //! - A failed entry is one line on standard error, and the copy goes on; a full disk ends it.
 //! - Queues bound memory, not the size of the tree. Exceptions: a record for each file with names

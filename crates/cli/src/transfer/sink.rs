@@ -52,6 +52,13 @@ pub(crate) trait Sink: Sync {
     /// Sets the attributes of a directory, after everything below it.
     fn finish_dir(&self, dir: &Self::Dir, meta: &Meta) -> Result<()>;
 
+    /// Whether [`create`](Self::create) may succeed; changes nothing. A pipe is opened only then,
+    /// since its writer may not come.
+    ///
+    /// # Errors
+    /// The same as those of `create` that depend on the target alone.
+    fn check_create(&self, parent: &Self::Dir, name: &[u8], meta: &Meta) -> Result<()>;
+
     /// Makes an empty file for data in the ranges `data`.
     fn create(
         &self,

@@ -332,7 +332,13 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         if meta.stream {
             return self.stream(dir, name, node, meta, buf, made);
         }
-        let from = self.source.open(node, &meta)?;
+        // Opening a regular file does not wait. So the target is checked only if that fails, where
+        // its error comes first, as from cp(1).
+        let opened = self.source.open(node, &meta);
+        if opened.is_err() {
+            self.sink.check_create(&dir.place, name, &meta)?;
+        }
+        let from = opened?;
         let data = self.source.data(&from, &meta)?;
         let Created { file: to, node: target, order } =
             self.sink.create(&dir.place, name, &meta, &data)?;
@@ -371,6 +377,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         buf: &mut [u8],
         made: &dyn Fn(&T::Node),
     ) -> Result<()> {
+        self.sink.check_create(&dir.place, name, &meta)?;
         let from = self.source.open(node, &meta)?;
         let created = self.sink.create(&dir.place, name, &meta, &[])?;
         made(&created.node);

@@ -1,9 +1,10 @@
 //! Pipes and devices of the host as sources, as with cp(1): their contents, or with `-r` the files
 //! themselves.
 
-use crate::support::{fails, inside, run, shell};
-use nextent_testkit::e2fs;
+use crate::support::{fails, inside, mke2fs, nextent, run, shell};
+use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Runs `test` in a directory with the image `i.img`, which must stay clean.
 fn with_image(test: impl FnOnce(&Path)) {
@@ -85,4 +86,73 @@ fn devices_are_read_and_sockets_refused() {
         let out = top.join("out").display().to_string();
         fails(&["cp", "-q", &inside(&top.join("i.img"), "/p"), &out], 1, "not a regular file");
     });
+}
+
+/// Seconds that a command which does not wait at a pipe never takes, even under load.
+const PATIENCE: &str = "120";
+
+/// The exit code and messages of a line of shell, which must not wait at a pipe. `@` is `root`.
+fn refusal(top: &Path, line: &str, root: &str) -> (Option<i32>, String) {
+    let mut bash = Command::new("bash");
+    let line = format!("set -f; exec timeout {PATIENCE} {}", line.replace('@', root));
+    bash.args(["-c", &line]).current_dir(top).stdin(Stdio::null());
+    let output = bash.env("N", nextent().get_program()).output().expect("there is a bash");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The target's tree for refusals.
+const TARGETS: &str = "mkdir -p d/p s/sub l e i plain; ln -s none dangling; ln -s none l/p; \
+    ln -s sub s/p; echo > f; mkfifo pipe; mkdir q; mkfifo q/p; mknod null c 1 3; chattr +i i";
+
+/// Sources and target, and what cp(1) and this program say of a target that refuses. cp(1) opens
+/// the pipe first where its text is empty: it would wait.
+const REFUSALS: &[(&str, &str, &str)] = &[
+    ("p @/d", "cannot overwrite directory", "cannot overwrite a directory"),
+    ("p @/s", "cannot overwrite directory", "cannot overwrite a directory"),
+    ("p @/dangling", "", "dangling link; not written through"),
+    ("p @/l", "", "dangling link; not written through"),
+    ("p p @/f", "ot a directory", "not a directory"),
+    ("r/p p @/plain", "will not overwrite just-created", "overwrite what was just copied"),
+    ("p @/f/", "", "not a directory"),
+    ("p @/new/", "", "not a directory"),
+    ("p @/missing/p", "", "o such file or directory"),
+    ("p @/i", "", "peration not permitted"),
+    ("p @/pipe", "", "cannot be written in an image"),
+    ("p @/q", "", "cannot be written in an image"),
+    ("p @/null", "", "cannot be written in an image"),
+];
+
+/// A target that refuses the copy is reported without waiting for the writer of a source.
+#[test]
+fn a_target_that_refuses_is_reported_before_a_pipe_is_opened() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    let image = need!(mke2fs(top, "i.img", &["-t", "ext4"]));
+    let mount = need!(KernelMount::new(&image, Access::ReadWrite));
+    let at = mount.path().display().to_string();
+    shell(top, &format!("mkfifo p; mkdir r; echo > r/p; cd {at}; {TARGETS}"));
+    for options in ["", "-p"] {
+        for (words, theirs, _) in REFUSALS.iter().filter(|(_, theirs, _)| !theirs.is_empty()) {
+            let (code, said) = refusal(top, &format!("cp {options} {words}"), &at);
+            assert_eq!(code, Some(1), "{words}: {said}");
+            assert!(said.contains(theirs), "{words}: {said}");
+            shell(top, &format!("rm -f {at}/plain/p"));
+        }
+    }
+    mount.unmount();
+    for options in ["", "-p"] {
+        for (words, _, ours) in REFUSALS {
+            let (code, said) = refusal(top, &format!("$N cp -q {options} {words}"), "i.img:");
+            assert_eq!(code, Some(1), "{words}: {said}");
+            assert!(said.contains(ours), "{words}: {said}");
+            shell(top, "$N rm -f i.img:/plain/p");
+        }
+        // A pipe of an image has no contents.
+        for to in ["host", "i.img:/new", "i.img:/d"] {
+            let (code, said) = refusal(top, &format!("$N cp -q {options} i.img:/pipe {to}"), "");
+            assert_eq!(code, Some(1), "{to}: {said}");
+            assert!(said.contains("not a regular file"), "{to}: {said}");
+        }
+    }
+    e2fs::assert_clean(&image);
 }

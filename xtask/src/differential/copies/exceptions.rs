@@ -83,30 +83,57 @@ pub(super) fn of_case(case: &Case) -> Option<&'static str> {
     if copies && linked {
         return Some("cp of trees onto links of the target");
     }
-    appends_linked_symlink(case)
+    repeats_linked_symlink(case)
         .then_some("GNU tar keeps the names of a symbolic link that an archive has twice")
 }
 
-/// Whether a name is appended to an archive that has a symbolic link with several names.
+/// Whether an archive has a symbolic link with several names, and one of these again.
 ///
 /// GNU tar makes links that lead out of the archive at the end, and a placeholder before. An entry
 /// that comes again finds the placeholder, which keeps its other names. Ours replaces the link by a
 /// new one, as GNU tar does with every other file.
-fn appends_linked_symlink(case: &Case) -> bool {
-    let names = |entry: &SpecEntry| match &entry.what {
-        What::Link(first) => Some(first.clone()),
+fn repeats_linked_symlink(case: &Case) -> bool {
+    let leads_out = |target: &[u8]| {
+        target.starts_with(b"/") || target.split(|byte| *byte == b'/').any(|part| part == b"..")
+    };
+    // The first line makes the archive, others add to it.
+    let added: Vec<&[u8]> = case
+        .steps
+        .iter()
+        .flat_map(|step| step.prepare.iter().skip(1))
+        .flat_map(|line| names_of(&line.words))
+        .collect();
+    let repeated =
+        |path: &[u8]| added.iter().any(|name| components(path).starts_with(&components(name)));
+    case.source.iter().any(|one| {
+        let What::Symlink(target) = &one.what else { return false };
+        let links = |other: &&SpecEntry| matches!(&other.what, What::Link(to) if *to == one.path);
+        let others: Vec<_> = case.source.iter().filter(links).collect();
+        let mut names = others.iter().map(|other| &other.path).chain([&one.path]);
+        leads_out(target) && !others.is_empty() && names.any(|name| repeated(name))
+    })
+}
+
+/// The names after `--`.
+fn names_of(words: &[Word]) -> impl Iterator<Item = &[u8]> {
+    let texts = words.iter().filter_map(|word| match word {
+        Word::Text(text) => Some(&text[..]),
         _ => None,
-    };
-    let several = |trees: &[SpecEntry]| {
-        let linked: Vec<_> = trees.iter().filter_map(names).collect();
-        trees.iter().any(|one| matches!(one.what, What::Symlink(_)) && linked.contains(&one.path))
-    };
-    let text = |word: &Word, wanted: &[u8]| matches!(word, Word::Text(text) if text == wanted);
-    let appends = |line: &Line| {
-        line.words.iter().any(|word| text(word, b"tar"))
-            && line.words.iter().any(|word| text(word, b"-r"))
-    };
-    case.steps.iter().flat_map(|step| &step.theirs).any(appends) && several(&case.source)
+    });
+    texts.skip_while(|text| *text != b"--").skip(1)
+}
+
+/// The components of a path, without its spelling: `./a//` is `a`, and `a/../b` is `b`.
+fn components(path: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts
 }
 
 /// The bits beyond `rwx` in a line of a listing, and the line without them.
@@ -126,5 +153,57 @@ pub(super) fn of_lines(theirs: &str, ours: &str) -> bool {
     match (special_bits(theirs), special_bits(ours)) {
         (Some((more, theirs)), Some((less, ours))) => theirs == ours && more & less == less,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, what: What) -> SpecEntry {
+        let (path, xattrs) = (path.as_bytes().to_vec(), Vec::new());
+        SpecEntry { path, what, mode: 0o600, owner: (0, 0), times: [(0, 0); 2], xattrs }
+    }
+
+    /// A case with an archive of everything to which `name` is added.
+    fn adding(name: &str, source: Vec<SpecEntry>) -> Case {
+        let line = |words: &[&str]| Line::new(words);
+        let mut step = Step::new(line(&["tar", "-x"]), line(&["nextent", "tar", "-x"]));
+        step.prepare = vec![
+            line(&["tar", "-c", "-f", "a.tar", "--", "."]),
+            line(&["tar", "-r", "-f", "a.tar", "--", name]),
+        ];
+        let (host, images) = (Vec::new(), [Vec::new(), Vec::new()]);
+        Case { source, host, images, steps: vec![step], umask: 0o022, format: "" }
+    }
+
+    fn tree(target: &str) -> Vec<SpecEntry> {
+        vec![
+            entry("a", What::Symlink(target.as_bytes().to_vec())),
+            entry("e", What::Dir),
+            entry("e/d", What::Link(b"a".to_vec())),
+            entry("other", What::Fifo),
+        ]
+    }
+
+    #[test]
+    fn a_repeated_symbolic_link_is_known_by_any_spelling() {
+        for name in ["a", "a/", "a//", "./a", ".//a/.", "a/../a", "e", "e//d/", ".", "other/.."] {
+            assert!(of_case(&adding(name, tree("/out"))).is_some(), "{name}");
+            assert!(of_case(&adding(name, tree("x/../../out"))).is_some(), "{name}");
+            assert!(of_case(&adding(name, tree("other"))).is_none(), "{name}");
+        }
+        for name in ["other", "b", "a/x", "e/dd"] {
+            assert!(of_case(&adding(name, tree("/out"))).is_none(), "{name}");
+        }
+        let alone = vec![entry("a", What::Symlink(b"/out".to_vec()))];
+        assert!(of_case(&adding("a", alone)).is_none());
+    }
+
+    #[test]
+    fn a_link_is_not_repeated_by_an_archive_without_additions() {
+        let mut case = adding("a", tree("/out"));
+        case.steps[0].prepare.truncate(1);
+        assert!(of_case(&case).is_none());
     }
 }

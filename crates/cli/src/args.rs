@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Mount an image over FUSE; returns once it is mounted
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Mount(crate::commands::mount::Args),
+    /// Unmount a directory; returns once its image is closed and durable
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Umount(crate::commands::mount::UmountArgs),
     /// Show what a mount does: operations, latencies, caches, commits, errors
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Status(crate::commands::status::Args),

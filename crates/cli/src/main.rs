@@ -75,7 +75,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(match command.to_str() {
         Some("fsck") => 16,
         #[cfg(all(feature = "mount", target_os = "linux"))]
-        Some("mount") => commands::mount::USAGE,
+        Some("mount" | "umount") => commands::mount::USAGE,
         _ => 2,
     })
 }

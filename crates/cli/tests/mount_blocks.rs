@@ -7,6 +7,8 @@ mod attributes;
 mod blocks;
 #[path = "mount/contents.rs"]
 mod contents;
+#[path = "mount/ends.rs"]
+mod ends;
 #[path = "mount/full.rs"]
 mod full;
 #[path = "mount/operations.rs"]

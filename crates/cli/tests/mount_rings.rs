@@ -11,6 +11,8 @@ mod blocks;
 mod coherence;
 #[path = "mount/contents.rs"]
 mod contents;
+#[path = "mount/ends.rs"]
+mod ends;
 #[path = "mount/errors.rs"]
 mod errors;
 #[path = "mount/faults.rs"]

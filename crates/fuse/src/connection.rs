@@ -2,25 +2,26 @@
 //! here.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nextent_sync::Arc;
 use nextent_sync::thread::{self, JoinHandle};
 use zerocopy::IntoBytes;
 
 use crate::Server;
+use crate::attachment::Attachment;
 use crate::device::Device;
 use crate::mount_table;
-use crate::mounting::{abort, mount, refused, unmount};
+use crate::mounting::{mount, refused};
 use crate::server::Kernel;
-use crate::transport::{MountError, Setup, Unmount};
+use crate::setup::{MountError, Setup};
 use crate::wire::Agreed;
 
 /// A connection, and the server that answers its requests.
 pub(crate) struct Connection {
     pub(crate) device: Arc<Device>,
     pub(crate) server: Arc<Server>,
-    point: PathBuf,
+    attachment: Arc<Attachment>,
 }
 
 impl Connection {
@@ -35,9 +36,12 @@ impl Connection {
         let file = mount(point, setup, server.admission());
         let device = Device::new(file.map_err(|error| refused(&error, point))?);
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        let agreed = agree(&device, &server, setup, rings).inspect_err(|_| abort(&point));
+        let attachment = Arc::new(Attachment::new(point));
+        let agreed = agree(&device, &server, setup, rings).inspect_err(|_| {
+            attachment.abort();
+        });
         let agreed = agreed.map_err(MountError::Refused)?;
-        mount_table::tune(&point);
+        mount_table::tune(attachment.point());
         let device = Arc::new(device);
         let notices = Arc::downgrade(&device);
         server.connect(Kernel {
@@ -48,12 +52,11 @@ impl Connection {
             }),
             short_setxattr: agreed.short_setxattr,
         });
-        Ok((Self { device, server, point }, agreed.rings))
+        Ok((Self { device, server, attachment }, agreed.rings))
     }
 
-    pub(crate) fn unmounter(&self) -> Unmount {
-        let point = self.point.clone();
-        Box::new(move || unmount(&point))
+    pub(crate) fn attachment(&self) -> Arc<Attachment> {
+        Arc::clone(&self.attachment)
     }
 
     /// Starts a thread that serves. When it fails, also by a panic, the mount is aborted, since
@@ -68,7 +71,7 @@ impl Connection {
 
     /// A guard that aborts the mount unless it is defused.
     pub(crate) fn abort_on_failure(&self) -> AbortOnFailure {
-        AbortOnFailure(Some(self.point.clone()))
+        AbortOnFailure(Some(self.attachment()))
     }
 }
 
@@ -105,7 +108,7 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
 }
 
 /// Aborts a mount when dropped, unless it is defused.
-pub(crate) struct AbortOnFailure(Option<PathBuf>);
+pub(crate) struct AbortOnFailure(Option<Arc<Attachment>>);
 
 impl AbortOnFailure {
     pub(crate) fn defuse(mut self) {
@@ -115,8 +118,8 @@ impl AbortOnFailure {
 
 impl Drop for AbortOnFailure {
     fn drop(&mut self) {
-        if let Some(point) = &self.0 {
-            abort(point);
+        if let Some(attachment) = &self.0 {
+            attachment.abort();
         }
     }
 }

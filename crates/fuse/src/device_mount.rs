@@ -7,10 +7,12 @@ use std::path::Path;
 use nextent_sync::{Arc, thread};
 
 use crate::Server;
+use crate::attachment::Attachment;
 use crate::connection::{Connection, join};
 use crate::device::{Device, MESSAGE};
 use crate::mounting;
-use crate::transport::{MountError, Setup, Transport, Unmount};
+use crate::setup::{MountError, Setup};
+use crate::transport::Transport;
 
 /// A mount over `/dev/fuse`.
 pub struct DeviceMount {
@@ -37,8 +39,8 @@ impl Transport for DeviceMount {
         Ok(Self::over(connection, setup.threads))
     }
 
-    fn unmounter(&mut self) -> Unmount {
-        self.connection.unmounter()
+    fn attachment(&self) -> Arc<Attachment> {
+        self.connection.attachment()
     }
 
     fn serve(self) -> io::Result<()> {

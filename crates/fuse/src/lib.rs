@@ -14,7 +14,9 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod attachment;
 mod connection;
+mod control;
 mod cores;
 mod device;
 mod device_mount;
@@ -29,17 +31,22 @@ mod registration;
 mod request_counts;
 mod ring_mount;
 mod server;
+mod setup;
 mod statistics;
 mod stream;
 mod transport;
 mod wire;
 
 pub use admission::{Admission, Allow};
+pub use attachment::Attachment;
+pub use control::Control;
 pub use device_mount::DeviceMount;
 pub use errno::Errno;
 pub use mount_table::Mounted;
+pub use mounting::{Detach, unmount};
 pub use request_counts::{BOUNDS, BUCKETS};
 pub use ring_mount::RingMount;
 pub use server::{Caller, Served, Server};
+pub use setup::{BlockSource, MountError, MountFlag, Setup};
 pub use statistics::RequestStatistics;
-pub use transport::{BlockSource, MountError, MountFlag, Setup, Transport, Unmount};
+pub use transport::Transport;

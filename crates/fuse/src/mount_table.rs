@@ -1,5 +1,4 @@
-//! Reads and sets the kernel's properties of a mount: its device number, source, read-ahead and
-//! connection.
+//! Reads and sets the kernel's properties of a mount: its device number, source and read-ahead.
 //!
 //! No function here sends a request to the mount, since no thread may serve it yet.
 
@@ -14,9 +13,6 @@ use std::path::{Path, PathBuf};
 /// The kernel's default of 128 KiB is made for disks. Here half the cost of two requests is waking
 /// the thread that answers, so longer requests are worth more.
 const AHEAD: usize = crate::wire::PAYLOAD / 1024;
-
-/// The kernel's list of connections.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// A mount, as in the kernel's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +41,32 @@ impl Mounted {
     }
 }
 
-/// The same, in a table whose newest mounts are last.
+/// The mount points, in this process' table, of the mounts with this device number.
+pub(crate) fn points_of(device: (u64, u64)) -> Vec<PathBuf> {
+    points(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), device)
+}
+
+fn points(table: &[u8], device: (u64, u64)) -> Vec<PathBuf> {
+    let of_line = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let is_it = fields.next().and_then(number) == Some(device);
+        fields.nth(1).filter(|_| is_it).map(|point| OsString::from_vec(unescaped(point)).into())
+    };
+    table.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+}
+
+/// A device number: `MAJOR:MINOR`.
+fn number(field: &[u8]) -> Option<(u64, u64)> {
+    let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// [`Mounted::at`], in a table whose newest mounts are last.
 fn find(table: &[u8], point: &Path) -> Option<Mounted> {
     let fields = table.rsplit(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
     let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
     let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
-    let (major, minor) = std::str::from_utf8(line.nth(2)?).ok()?.split_once(':')?;
-    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let device = number(line.nth(2)?)?;
     // Optional fields, a dash, the type, the source, the options.
     let mut line = line.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(line.next()?).into_owned();
@@ -96,14 +111,6 @@ pub(crate) fn tune(point: &Path) {
     }
 }
 
-/// The directory of the mount's connection. It exists if the control file system is mounted.
-pub(crate) fn connection(point: &Path) -> Option<PathBuf> {
-    // Its name is the kernel's device number.
-    let (major, minor) = Mounted::at(point)?.device;
-    let number = major << 20 | minor;
-    Some(Path::new(CONNECTIONS).join(number.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +128,8 @@ mod tests {
         assert_eq!(at("/a b\\c"), mounted((0, 23), "fuse.nextent", "an image", 7));
         assert!(at("/a b\\c").unwrap().is_nextent() && !at("/a").unwrap().is_nextent());
         assert_eq!(at("/b"), None);
+        assert_eq!(points(table, (0, 23)), [Path::new("/a b\\c")]);
+        assert_eq!(points(table, (0, 24)), [] as [&Path; 0]);
         assert_eq!(find(b"26 1 x / /a rw", Path::new("/a")), None);
         assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");
     }

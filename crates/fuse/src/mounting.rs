@@ -15,8 +15,8 @@ use rustix::net::{
 };
 
 use crate::admission::Admission;
-use crate::transport::{MountError, MountFlag, Setup};
-use crate::{mount_table, refusal};
+use crate::refusal;
+use crate::setup::{MountError, MountFlag, Setup};
 
 /// Says why there can be no mount at `point`, as far as that is known beforehand.
 pub(crate) fn check(point: &Path) -> Result<(), MountError> {
@@ -35,15 +35,40 @@ pub(crate) fn mount(point: &Path, setup: &Setup, admission: Admission) -> io::Re
     }
 }
 
-/// Unmounts `point`; fails while files are in use.
-pub(crate) fn unmount(point: &Path) -> io::Result<()> {
-    match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+/// How to unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detach {
+    /// Only if no file is in use.
+    Unused,
+    /// At once. The connection lasts until no file is in use.
+    Lazy,
+    /// At once, and all requests fail. Only root can force.
+    Forced,
+}
+
+/// Unmounts `point`.
+///
+/// # Errors
+/// Those of the kernel or of fusermount3.
+pub fn unmount(point: &Path, how: Detach) -> io::Result<()> {
+    let (flags, letters) = match how {
+        Detach::Unused => (UnmountFlags::empty(), "-u"),
+        Detach::Lazy => (UnmountFlags::DETACH, "-uz"),
+        Detach::Forced => (UnmountFlags::FORCE | UnmountFlags::DETACH, "-uz"),
+    };
+    match rustix::mount::unmount(point, flags | UnmountFlags::NOFOLLOW) {
         // Unmounted already.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::PERM) => {
-            let done = Command::new("fusermount3").arg("-u").arg(point).output()?;
-            let text = String::from_utf8_lossy(&done.stderr).into_owned();
-            if done.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
+            let helper = Command::new("fusermount3").arg(letters).arg("--").arg(point).output()?;
+            match helper.status.success() {
+                true if how == Detach::Forced => Err(Errno::PERM.into()),
+                true => Ok(()),
+                false => {
+                    let text = String::from_utf8_lossy(&helper.stderr).trim().to_owned();
+                    Err(io::Error::other(text))
+                }
+            }
         }
         Err(error) => Err(error.into()),
     }
@@ -64,17 +89,6 @@ fn check_point(point: &Path) -> Result<(), MountError> {
 fn check_device() -> Result<(), MountError> {
     let how = std::fs::OpenOptions::new().read(true).write(true).open(refusal::DEVICE);
     how.map(|_| ()).map_err(|error| MountError::NoFuse(refusal::device(&error)))
-}
-
-/// Makes the kernel fail all requests of the mount at `point`, and unmounts it.
-pub(crate) fn abort(point: &Path) {
-    if let Some(connection) = mount_table::connection(point) {
-        let _ = std::fs::write(connection.join("abort"), "1");
-    }
-    let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
-    if rustix::mount::unmount(point, how).is_err() {
-        let _ = unmount(point);
-    }
 }
 
 /// FUSE's mount options, except the descriptor.

@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::transport::MountError;
+use crate::setup::MountError;
 
 /// The parameter that turns queues on in the kernel.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";

@@ -20,6 +20,7 @@ use nextent_sync::{Arc, Duration, sleep};
 use zerocopy::FromBytes;
 
 use crate::Server;
+use crate::attachment::Attachment;
 use crate::connection::{Connection, join};
 use crate::cores::{CorePinning, Cores, Queues};
 use crate::device::Device;
@@ -29,7 +30,8 @@ use crate::forget_reader::ForgetReader;
 use crate::mounting;
 use crate::offer::Offer;
 use crate::registration::{Registration, Turn};
-use crate::transport::{MountError, Setup, Transport, Unmount};
+use crate::setup::{MountError, Setup};
+use crate::transport::Transport;
 use crate::wire::{self, InHeader, PAYLOAD};
 
 /// Threads for a core by default.
@@ -83,8 +85,8 @@ impl Transport for RingMount {
         Ok(Self { mount: DeviceMount::over(connection, setup.threads), rings })
     }
 
-    fn unmounter(&mut self) -> Unmount {
-        self.mount.unmounter()
+    fn attachment(&self) -> Arc<Attachment> {
+        self.mount.attachment()
     }
 
     fn serve(self) -> io::Result<()> {

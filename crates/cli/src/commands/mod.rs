@@ -36,6 +36,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         #[cfg(all(feature = "mount", target_os = "linux"))]
         Command::Mount(args) => return mount::run(&args),
         #[cfg(all(feature = "mount", target_os = "linux"))]
+        Command::Umount(args) => return mount::umount(&args),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
         Command::Status(args) => status::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,

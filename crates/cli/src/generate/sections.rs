@@ -118,7 +118,10 @@ const PAGES: &[(&str, Page)] = &[
     (
         "umount",
         Page {
-            examples: &[("umount /mnt", "umount(8) calls this program where it is installed.")],
+            examples: &[
+                ("nextent umount /mnt", "Unmounts, and waits until the image is closed."),
+                ("umount /mnt", "umount(8) calls umount.fuse.nextent where it is installed."),
+            ],
             files: FUSE,
             exit: EXIT_MOUNT,
             see: &["umount(8)", "nextent-mount(1)"],
@@ -257,10 +260,9 @@ fn see_also(own: &str, section: u8, page: &Page) -> String {
     let mut names: Vec<String> = page.see.iter().map(|name| (*name).to_owned()).collect();
     match own {
         "nextent" => {
-            let below = PAGES.iter().filter(|(name, _)| !matches!(*name, "nextent" | "umount"));
+            let below = PAGES.iter().filter(|(name, _)| *name != "nextent");
             names.extend(below.map(|(name, _)| format!("nextent-{name}(1)")));
         }
-        "umount" => names.push("nextent(1)".to_owned()),
         own if section == 8 => names.push(format!("nextent-{own}(1)")),
         _ => names.push("nextent(1)".to_owned()),
     }
@@ -286,7 +288,7 @@ mod tests {
     fn every_command_has_its_sections() {
         let whole = Args::command();
         let names = whole.get_subcommands().map(clap::Command::get_name);
-        for name in names.chain(["nextent", "umount"]) {
+        for name in names.chain(["nextent"]) {
             let titles: Vec<_> = of(name, 1).into_iter().map(|(title, _)| title).collect();
             for title in ["EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"] {
                 assert!(titles.contains(&title), "{name}: {title}");

@@ -1,12 +1,10 @@
-//! Servers that are killed or end by a signal.
+//! Servers that are killed.
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
 use std::fs::File;
 use std::io::Write;
-use std::process::Command;
 use std::sync::Mutex;
-use std::time::Duration;
 
 /// Writes files until the mount is gone; records the files whose fsync returned.
 fn write_until_gone(mount: &std::path::Path, worker: usize, done: &Mutex<Vec<String>>) {
@@ -58,27 +56,5 @@ fn killed_under_load_keeps_what_was_synced() {
             assert!(held.is_ok_and(|held| held == name.repeat(300).as_bytes()), "{name}");
         }
         mount.unmount();
-    }
-}
-
-#[test]
-fn a_signal_unmounts() {
-    for signal in ["TERM", "INT"] {
-        let dir = tempfile::tempdir().unwrap();
-        let image = mkfs(dir.path(), "64m");
-        let mut mount = need!(Mount::new(&image, ""));
-        let mut file = File::create(mount.join("file")).unwrap();
-        let name = format!("-{signal}");
-        let pid = mount.server().to_string();
-        assert!(Command::new("kill").args([&name, &pid]).status().unwrap().success());
-        std::thread::sleep(Duration::from_millis(50));
-        // In use: the mount stays until the file is closed.
-        file.write_all(b"late").unwrap();
-        drop(file);
-        assert!(mount.wait().success());
-        assert!(!is_mounted(mount.path()));
-        e2fs::assert_clean(&image);
-        let read = run(&["cat", &format!("{}:/file", text(&image))]);
-        assert_eq!(read.stdout, b"late");
     }
 }

@@ -6,6 +6,7 @@ mod access;
 mod blocks;
 mod coherence;
 mod contents;
+mod ends;
 mod errors;
 mod faults;
 mod full;

@@ -144,6 +144,16 @@ impl Server {
         ended.clone()
     }
 
+    /// Closes the volume while requests may still arrive; these fail if they would change it. Files
+    /// that are open and have no name are freed by the next open of the volume.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub fn end_while_connected(&self) -> std::result::Result<(), String> {
+        let end = || self.volume.close().map_err(|error| error.to_string());
+        self.ended.get_or_init(end).clone()
+    }
+
     /// Whether reads and writes of a file opened with `flags` bypass the kernel's cache.
     pub(crate) fn is_uncached(&self, flags: i32) -> bool {
         self.how.uncached || flags & libc::O_DIRECT != 0

@@ -1,6 +1,7 @@
 //! `mount`: serves a volume over FUSE, in the foreground or background; exit codes of mount(8).
 
 mod background;
+mod ending;
 mod events;
 mod memory;
 mod notify;
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub(crate) use unmount::run as unmount;
+pub(crate) use unmount::{Args as UmountArgs, command as umount, run as unmount};
 
 /// The arguments are wrong, or the caller lacks permission.
 pub(crate) const USAGE: u8 = 1;

@@ -91,6 +91,9 @@ they go to the system's log (/dev/log: the journal, or a syslog daemon). On SIGU
 writes its status there, as `nextent status` shows it. SIGTERM, SIGINT and SIGHUP unmount as soon
 as no file is in use.
 
+SIGTERM, SIGINT and SIGHUP end the server: it unmounts, after half a second although files are in
+use, and closes the file system.
+
 Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
 32 not mounted. With NOTIFY_SOCKET set, as by systemd for Type=notify, READY=1 reports the mount.";
 

@@ -1,11 +1,12 @@
 //! Mounts in the foreground: opens the image, mounts, answers requests until the mount ends,
 //! closes.
 
+use super::ending::{Ended, Ending, Signals};
 use super::events::Events;
 use super::options::Options;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
-use super::{Args, FAILED, SYSTEM, background, memory, notify, signals, usage};
+use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result};
 use crate::log::{self, Level};
 use crate::show;
@@ -13,8 +14,8 @@ use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
-    Admission, BlockSource, DeviceMount, MountError, RingMount, Served, Server, Setup, Transport,
-    Unmount,
+    Admission, Attachment, BlockSource, DeviceMount, MountError, RingMount, Served, Server, Setup,
+    Transport,
 };
 use nextent_sync::Arc;
 use std::fs::File;
@@ -39,6 +40,8 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     // The kernel opens the device exclusively for the mount.
     drop(claim);
     let transport = if rings { "io_uring" } else { "/dev/fuse" };
+    let reporter = Arc::new(Reporter::new(&server, &name, &point, transport));
+    let signals = Signals::catch(Arc::clone(&reporter))?;
     let mut made = make(rings, &server, args, &setup);
     let mut claim = None;
     if let (Err(MountError::Refused(error)), Some(_)) = (&made, &setup.block_device)
@@ -49,7 +52,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         setup.block_device = None;
         made = make(rings, &server, args, &setup);
     }
-    let (unmounter, serve) = match made {
+    let (attachment, serve) = match made {
         Ok(made) => made,
         Err(error) => {
             // The volume is unchanged, and the mount's error is the one to report.
@@ -57,9 +60,6 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
             return Err(refused(&name, &error));
         }
     };
-    let reporter = Arc::new(Reporter::new(&server, &name, &point, transport));
-    let signals = signals::handle(unmounter, Arc::clone(&reporter));
-    signals.map_err(|error| failed(format!("{name}: {error}")))?;
     // For a block device umount(2) itself waits.
     let entry = match setup.block_device {
         Some(_) => None,
@@ -75,12 +75,15 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     events.mounted(&point.display().to_string(), transport, &volume);
     memory::watch(&volume, events.clone());
     notify::send_state(notify::READY);
-    let served = serve();
+    let ended = Ending::start(signals, serve).wait(&attachment);
     drop((entry, claim, status));
     notify::send_state(notify::STOPPING);
-    let ended = server.end();
+    let (served, closed) = match ended {
+        Ended::Served(served) => (served, server.end()),
+        Ended::Connected => (Ok(()), server.end_while_connected()),
+    };
     served.map_err(|error| failed(format!("{name}: {error}")))?;
-    ended.map_err(|error| failed(format!("{name}: close: {error}")))?;
+    closed.map_err(|error| failed(format!("{name}: close: {error}")))?;
     events.unmounted();
     Ok(())
 }
@@ -127,8 +130,8 @@ fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
     }
 }
 
-/// A function that unmounts, and one that serves until then.
-type Made = (Unmount, Box<dyn FnOnce() -> std::io::Result<()>>);
+/// A mount, and a function that serves it until its end.
+type Made = (Arc<Attachment>, Box<dyn FnOnce() -> std::io::Result<()> + Send>);
 
 /// Mounts over io_uring if `rings`, or over `/dev/fuse`.
 fn make(
@@ -143,13 +146,13 @@ fn make(
     }
 }
 
-fn mount<T: Transport + 'static>(
+fn mount<T: Transport + Send + 'static>(
     server: &Arc<Server>,
     args: &Args,
     setup: &Setup,
 ) -> std::result::Result<Made, MountError> {
-    let mut mount = T::mount(Arc::clone(server), &args.mountpoint, setup)?;
-    Ok((mount.unmounter(), Box::new(move || mount.serve())))
+    let mount = T::mount(Arc::clone(server), &args.mountpoint, setup)?;
+    Ok((mount.attachment(), Box::new(move || mount.serve())))
 }
 
 /// A volume to serve.
@@ -217,7 +220,7 @@ fn as_block_device(image: &Path, options: &Options, device: &FileDevice) -> Opti
     Some(BlockSource { path: image.into(), block_size })
 }
 
-fn failed(text: String) -> Failure {
+pub(super) fn failed(text: String) -> Failure {
     Failure::new(text).with_code(FAILED)
 }
 

@@ -1,68 +1,159 @@
-//! `umount.fuse.nextent`, the helper by which umount(8) returns only when all data is durable.
+//! `umount`, and `umount.fuse.nextent`, the helper by which umount(8) returns only when all data is
+//! durable.
 //!
 //! The kernel ends a FUSE mount without waiting for its server. The server then closes the image
-//! and holds the image's lock until it has.
+//! and holds the image's lock until it has. This module waits for that lock if the kernel has ended
+//! the connection. It does not wait while the mount is also attached elsewhere (bound to another
+//! directory, held by another mount namespace), since the server goes on then.
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure, Result, complain};
 use crate::show;
-use nextent_device::{FileDevice, FileOptions};
-use nextent_fuse::Mounted;
+use nextent_device::{FileDevice, FileOptions, OpenError, User};
+use nextent_fuse::{Control, Detach, Mounted};
 use nextent_sync::{Duration, now, sleep};
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The exit code of umount(8) for a failure.
 const FAILED: u8 = 32;
 
-/// The longest time for a server to close an image.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The longest time to wait for a server to close an image.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time after which a connection that still exists is taken to be in use elsewhere. Programs
+/// that list mounts hold one for a moment.
+const IN_USE_AFTER: Duration = Duration::from_millis(200);
+/// The time between two looks.
+const PERIOD: Duration = Duration::from_millis(10);
 
-/// Unmounts the directory among `words` and waits for its server.
+/// `nextent umount`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The mount point
+    mountpoint: PathBuf,
+    /// Detach now, unmount when no program uses it; does not wait
+    #[arg(short, long)]
+    lazy: bool,
+    /// Unanswered requests fail: for a server that does not answer
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Unmounts by `nextent umount`.
+pub(crate) fn command(args: &Args) -> Result<ExitCode> {
+    unmount(&args.mountpoint, args.lazy, args.force)
+}
+
+/// Unmounts the directory among `words`, the arguments of umount(8)'s helper.
 pub(crate) fn run(words: &[OsString]) -> Result<ExitCode> {
     let is_flag = |word: &&OsString| word.as_encoded_bytes().starts_with(b"-");
     let flags: Vec<_> = words.iter().filter(is_flag).collect();
     let has = |letter| flags.iter().any(|word| word.as_encoded_bytes().contains(&letter));
-    let mut how = UnmountFlags::empty();
-    how.set(UnmountFlags::DETACH, has(b'l'));
-    how.set(UnmountFlags::FORCE, has(b'f'));
-    let Some(place) = words.iter().find(|word| !is_flag(word)) else {
-        return Err(Failure::new("which directory?").with_code(super::USAGE));
-    };
-    unmount_at(Path::new(place), how).map_err(|failure| failure.with_code(FAILED))?;
+    match words.iter().find(|word| !is_flag(word)) {
+        Some(place) => unmount(Path::new(place), has(b'l'), has(b'f')),
+        None => Err(Failure::new("which directory?").with_code(super::USAGE)),
+    }
+}
+
+fn unmount(place: &Path, lazy: bool, force: bool) -> Result<ExitCode> {
+    let done = unmount_at(place, lazy, force);
+    done.map_err(|failure| failure.with_code(FAILED))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn unmount_at(place: &Path, how: UnmountFlags) -> Result<()> {
-    let source = source_of(place)?;
-    let lazy = how.contains(UnmountFlags::DETACH);
-    unmount(place, how).context(|| format!("{}: unmount", show::path(place)))?;
-    if let (false, Some(source)) = (lazy, source) {
-        wait(&source)?;
+fn unmount_at(place: &Path, lazy: bool, force: bool) -> Result<()> {
+    let what = || format!("{}: unmount", show::path(place));
+    let point = absolute(place).context(|| show::path(place))?;
+    let mounted = Mounted::at(&point).filter(Mounted::is_nextent);
+    let server = mounted.filter(|_| !lazy).map(Serving::new);
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, lazy);
+    flags.set(UnmountFlags::FORCE, force);
+    match rustix::mount::unmount(&point, flags) {
+        // A user's own mount.
+        Err(Errno::PERM) if Mounted::at(&point).is_some() => {
+            let how = if lazy { Detach::Lazy } else { Detach::Unused };
+            nextent_fuse::unmount(&point, how).context(what)?;
+        }
+        done => done.map_err(Error::from).context(what)?,
+    }
+    if let Some(server) = server {
+        server.wait(place);
     }
     Ok(())
 }
 
-/// Waits until the server has released the lock of `image`.
-fn wait(image: &Path) -> Result<()> {
-    let start = now();
-    loop {
-        match FileDevice::open(image, &FileOptions::new().read_only(true)) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Other errors are not about the lock, so the server has released it.
-            _ => return Ok(()),
+/// The absolute path of a mount point, if possible without a request to the mount: its server may
+/// not answer.
+fn absolute(place: &Path) -> std::io::Result<PathBuf> {
+    if let (Some(parent), Some(name)) = (place.parent(), place.file_name()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let point = parent.canonicalize()?.join(name);
+        if Mounted::at(&point).is_some() {
+            return Ok(point);
         }
-        if start.elapsed() > PATIENCE {
-            return Err(Failure::new(format!("{}: still in use by its server", show::path(image))));
+    }
+    place.canonicalize()
+}
+
+/// The server of a mount, as it is known before the mount ends.
+struct Serving {
+    image: PathBuf,
+    /// The processes that hold the image's lock.
+    holders: Vec<u32>,
+    control: Option<Control>,
+}
+
+impl Serving {
+    fn new(mounted: Mounted) -> Self {
+        let control = Control::open(mounted.device);
+        Self {
+            holders: holders(&mounted.source).unwrap_or_default(),
+            image: mounted.source,
+            control,
         }
-        sleep(Duration::from_millis(10));
+    }
+
+    /// Waits until the server has closed the image, if it is going to.
+    fn wait(&self, place: &Path) {
+        let begun = now();
+        while let Some(holders) = holders(&self.image) {
+            let is_other = |pid| !self.holders.contains(pid);
+            if !holders.is_empty() && !self.holders.is_empty() && holders.iter().all(is_other) {
+                // The server of a later mount.
+                return;
+            }
+            let connected = self.control.as_ref().is_some_and(Control::is_connected);
+            if connected && begun.elapsed() > IN_USE_AFTER {
+                return;
+            }
+            if begun.elapsed() > PATIENCE {
+                complain(&format!(
+                    "{}: unmounted, but {} is still in use by its server",
+                    show::path(place),
+                    show::path(&self.image)
+                ));
+                return;
+            }
+            sleep(PERIOD);
+        }
     }
 }
 
-/// The image that is mounted at `place`, if it is one of this program's.
-fn source_of(place: &Path) -> Result<Option<PathBuf>> {
-    let place = place.canonicalize().context(|| show::path(place))?;
-    Ok(Mounted::at(&place).map(|mounted| mounted.source))
+/// The visible processes that hold the lock of `image`; none if it can be opened, or cannot for
+/// another reason than a lock.
+fn holders(image: &Path) -> Option<Vec<u32>> {
+    match FileDevice::open(image, &FileOptions::new().read_only(true)) {
+        Err(OpenError::Locked { users, .. }) => {
+            let pid = |user: User| match user {
+                User::Process { pid, .. } => Some(pid),
+                _ => None,
+            };
+            Some(users.0.into_iter().filter_map(pid).collect())
+        }
+        _ => None,
+    }
 }

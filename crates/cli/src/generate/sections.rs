@@ -49,6 +49,9 @@ const FUSE: &[(&str, &str)] = &[
     ("/run/mount/utab", "Names the helper by which umount(8) waits for the server."),
 ];
 
+const STATUS: &[(&str, &str)] =
+    &[("/run/nextent", "The sockets of root's servers; those of users are in XDG_RUNTIME_DIR.")];
+
 /// A page with one example.
 macro_rules! example {
     ($line:expr, $does:expr, $see:expr $(,)?) => {
@@ -125,6 +128,18 @@ const PAGES: &[(&str, Page)] = &[
             files: FUSE,
             exit: EXIT_MOUNT,
             see: &["umount(8)", "nextent-mount(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "status",
+        Page {
+            examples: &[
+                ("nextent status /mnt", "Shows what the server of a mount has done."),
+                ("nextent status --prometheus /mnt", "Writes the same as metrics."),
+            ],
+            files: STATUS,
+            see: &["nextent-mount(1)"],
             ..PLAIN
         },
     ),

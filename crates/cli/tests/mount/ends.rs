@@ -200,7 +200,8 @@ fn a_signal_does_not_unmount_another_mount_at_the_same_point() {
     std::fs::write(mount.join("above"), "").unwrap();
     send("-TERM", mount.server());
     assert!(mount.wait().success());
-    assert!(mount.join("above").exists());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(std::fs::metadata(mount.join("above")).is_ok(), "{}: {mounts}", text(mount.path()));
     for _ in 0..2 {
         assert!(Command::new("umount").arg(mount.path()).status().unwrap().success());
     }
@@ -259,4 +260,45 @@ fn a_signal_ends_a_users_server_although_files_are_in_use() {
     assert!(done.status.success(), "{done:?}");
     e2fs::assert_clean(&image);
     assert_eq!(run(&["cat", &format!("{}:/file", text(&image))]).stdout, b"text\n");
+}
+
+#[test]
+fn a_mount_waits_for_the_server_of_the_last_one() {
+    let _offered = need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let device = need!(crate::BLOCKS.then(|| LoopDevice::attach(&image)).transpose());
+    let source = device.as_ref().map_or(image.as_path(), |device| &device.0);
+    let point = dir.path().join("point");
+    std::fs::create_dir(&point).unwrap();
+    let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
+    for round in 0..20 {
+        let mounted = run(&["mount", "-o", transport, text(source), text(&point)]);
+        assert!(mounted.status.success(), "{round}: {mounted:?}");
+        std::fs::write(point.join(format!("file{round}")), vec![7; 1 << 20]).unwrap();
+        wait_until("unmounted", || {
+            Command::new("umount").arg(&point).output().unwrap().status.success()
+        });
+    }
+    // The last server may still write.
+    let info = || run(&["replay", text(source)]).status.success();
+    wait_until("closed", info);
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn a_mount_does_not_wait_for_a_mount() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let device = need!(crate::BLOCKS.then(|| LoopDevice::attach(&image)).transpose());
+    let source = device.as_ref().map_or(image.as_path(), |device| &device.0);
+    let mount = need!(Mount::new(source, ""));
+    let point = dir.path().join("point");
+    std::fs::create_dir(&point).unwrap();
+    let refused = run(&["mount", text(source), text(&point)]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("mounted on") && said.lines().count() == 1, "{said}");
+    assert_eq!(refused.status.code(), Some(32));
+    mount.unmount();
+    e2fs::assert_clean(&image);
 }

@@ -5,6 +5,7 @@ mod ending;
 mod events;
 mod memory;
 mod notify;
+mod old_server;
 pub(crate) mod options;
 mod report;
 mod serve;

@@ -3,6 +3,7 @@
 
 use super::ending::{Ended, Ending, Signals};
 use super::events::Events;
+use super::old_server::open_after;
 use super::options::Options;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
@@ -170,7 +171,7 @@ fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> 
         .fall_back_to_read_only(true)
         .direct(options.direct)
         .offset(options.offset);
-    let mut device = FileDevice::open(image, &file).map_err(|error| failed(error.to_string()))?;
+    let mut device = open_after(image, &file).map_err(|error| failed(error.to_string()))?;
     let block_device = as_block_device(image, options, &device);
     let claim = block_device.as_ref().and_then(|_| device.take_claim());
     let mut how = OpenOptions::new()

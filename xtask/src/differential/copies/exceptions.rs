@@ -156,6 +156,35 @@ pub(super) fn of_lines(theirs: &str, ours: &str) -> bool {
     }
 }
 
+/// The mode in a line of a listing, and the line without its `w` of group and others, and without
+/// the permissions of mask and others in an access list.
+fn write_bits(line: &str) -> Option<(u32, String)> {
+    let (start, list) = line.split_once("mode=")?;
+    let (mode, list) = list.split_once(' ')?;
+    let mode = u32::from_str_radix(mode, 8).ok()?;
+    let (access, default) = list.split_once(" system.posix_acl_default=")?;
+    let mut access = access.to_owned();
+    // A tag and the permissions: a mask, others.
+    for tag in ["\\x10\\x00\\x0", " \\x00\\x0"] {
+        let Some(at) = access.rfind(tag) else { continue };
+        let digit = at + tag.len();
+        access.replace_range(digit..digit + 1, "");
+    }
+    Some((mode, format!("{start}{:o} {access} {default}", mode & !0o022)))
+}
+
+/// Whether two lines of listings may differ where attributes are not kept.
+///
+/// cp(1) makes a directory without the permission of group and others to write, and adds it later,
+/// if the umask has it. It then has this permission although the default access list of its parent
+/// denies it. Ours has what the list grants.
+pub(super) fn of_new_dirs(theirs: &str, ours: &str) -> bool {
+    let (Some((more, theirs)), Some((less, ours))) = (write_bits(theirs), write_bits(ours)) else {
+        return false;
+    };
+    theirs.starts_with("dir ") && theirs == ours && more & less == less
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +234,26 @@ mod tests {
         let mut case = adding("a", tree("/out"));
         case.steps[0].prepare.truncate(1);
         assert!(of_case(&case).is_none());
+    }
+
+    #[test]
+    fn a_new_directory_of_coreutils_may_have_more_write_permission() {
+        let line = |kind: &str, mode: &str, mask: u8, other: u8, default: &str| {
+            let list = format!(
+                "\\x02\\x00\\x01\\x00\\x01\\xff\\x10\\x00\\x0{mask}\\x00\\xff \\x00\\x0{other}\\x00"
+            );
+            format!("{kind} mode={mode} owner=0:0 system.posix_acl_access={list}{default}")
+        };
+        let default = " system.posix_acl_default=\\x02";
+        let dir = |mode: &str, mask, other| line("dir", mode, mask, other, default);
+        let ours = dir("2155", 5, 5);
+        assert!(of_new_dirs(&dir("2175", 7, 5), &ours));
+        assert!(of_new_dirs(&dir("2177", 7, 7), &ours));
+        // Less permission, other permission, another kind, no default list.
+        assert!(!of_new_dirs(&ours, &dir("2175", 7, 5)));
+        assert!(!of_new_dirs(&dir("2755", 5, 5), &ours));
+        assert!(!of_new_dirs(&dir("2175", 7, 5).replace("\\x01\\xff", "\\x07\\xff"), &ours));
+        assert!(!of_new_dirs(&line("file", "2175", 7, 5, default), &ours));
+        assert!(!of_new_dirs(&line("dir", "2175", 7, 5, ""), &line("dir", "2155", 5, 5, "")));
     }
 }

@@ -141,6 +141,7 @@ pub(super) fn differences(
         (Some(theirs), Some(ours)) if preserves => {
             theirs != ours && !exceptions::of_lines(theirs, ours)
         }
+        (Some(theirs), Some(ours)) => theirs != ours && !exceptions::of_new_dirs(theirs, ours),
         (theirs, ours) => theirs != ours,
     });
     let show = |name: &String| {

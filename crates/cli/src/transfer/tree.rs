@@ -433,3 +433,109 @@ pub(super) fn parts(range: Range<u64>, size: u64) -> impl Iterator<Item = Range<
         (!part.is_empty()).then_some(part)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HostDir, HostSink, Progress, Trouble};
+    use super::*;
+    use nextent::DiskTime;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    /// A file that cannot be opened.
+    struct Unreadable;
+
+    impl Source for Unreadable {
+        type Node = ();
+        type File = ();
+
+        fn show(&self, _: &()) -> String {
+            "source".to_owned()
+        }
+
+        fn meta(&self, _: &()) -> Result<Meta> {
+            unreachable!("the test gives attributes")
+        }
+
+        fn list(&self, _: &(), _: &mut dyn FnMut(Vec<u8>, ())) -> Result<()> {
+            unreachable!("it is no directory")
+        }
+
+        fn open(&self, _: &(), _: &Meta) -> Result<()> {
+            Err(Trouble::new("opened"))
+        }
+
+        fn data(&self, _: &(), _: &Meta) -> Result<Vec<Range<u64>>> {
+            unreachable!("it is not open")
+        }
+
+        fn read(&self, _: &(), _: u64, _: &mut [u8]) -> Result<usize> {
+            unreachable!("it is not open")
+        }
+    }
+
+    fn meta(stream: bool) -> Meta {
+        let time = DiskTime { seconds: 0, nanos: 0 };
+        Meta {
+            id: FileId::default(),
+            kind: Kind::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            size: 0,
+            allocated: 0,
+            atime: time,
+            mtime: time,
+            xattrs: Vec::new(),
+            stream,
+        }
+    }
+
+    /// The error of copying an unreadable file to `name` in `top`.
+    fn error(sink: &HostSink, top: &Path, name: &str, stream: bool) -> String {
+        let report = Report::new("cp", "target", Progress::new(true));
+        let tree = Tree::new(&Unreadable, sink, &report, None);
+        let (place, pending, up) = (HostSink::dir(top), AtomicUsize::new(1), None);
+        let dir = Arc::new(Dir { node: (), place, meta: meta(false), pending, up });
+        let copied = tree.one(&dir, name.as_bytes(), &(), meta(stream), &mut []);
+        copied.expect_err("the source cannot be opened").to_string()
+    }
+
+    #[test]
+    fn an_error_of_the_target_comes_before_one_of_the_source() {
+        let dir = tempfile::tempdir().expect("the temporary directory can be written");
+        let top = dir.path();
+        let made = fs::create_dir(top.join("dir"))
+            .and_then(|()| fs::write(top.join("file"), "old"))
+            .and_then(|()| symlink("none", top.join("link")))
+            .and_then(|()| fs::write(top.join("in-use"), "old"))
+            .and_then(|()| fs::write(top.join("named"), "old"))
+            .and_then(|()| fs::hard_link(top.join("named"), top.join("also")));
+        made.expect("the temporary directory can be written");
+        let place: HostDir = HostSink::dir(top);
+        let plain = HostSink::new(false, Vec::new());
+        let in_use = plain.identity(&place, b"in-use").expect("it was made");
+        let named = plain.identity(&place, b"named").expect("it was made");
+        for sink in [
+            HostSink::new(false, vec![in_use, named]),
+            HostSink::new(true, vec![in_use, named]).parting_names(true),
+        ] {
+            for stream in [false, true] {
+                let error = |name: &str| error(&sink, top, name, stream);
+                assert!(error("dir").contains("cannot overwrite a directory"));
+                assert!(error("in-use").contains("not overwritten"));
+                assert!(error("also").contains("not overwritten"));
+                assert!(error("a/b").contains("name"), "{}", error("a/b"));
+                for name in ["file", "link", "new"] {
+                    assert_eq!(error(name), "opened");
+                }
+            }
+        }
+        // The target is as before.
+        assert!(fs::symlink_metadata(top.join("link")).is_ok_and(|link| link.is_symlink()));
+        assert_eq!(fs::read(top.join("file")).expect("it was made"), b"old");
+        assert!(!top.join("new").exists());
+    }
+}

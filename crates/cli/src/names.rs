@@ -32,7 +32,7 @@ fn translate(args: Vec<OsString>) -> Vec<OsString> {
 /// Rewrites mount(8)'s arguments: `-n` (no mtab), `-v` and `-t TYPE` are dropped, `-s` ignores
 /// unknown options, `-f` mounts nothing.
 fn mount(args: Vec<OsString>) -> Vec<OsString> {
-    let mut ours: Vec<OsString> = vec!["nextent".into(), "mount".into()];
+    let mut ours: Vec<OsString> = vec!["nextent".into(), "mount".into(), "--by-mount".into()];
     let mut rest = args.into_iter().skip(1);
     while let Some(arg) = rest.next() {
         match arg.to_str() {
@@ -67,10 +67,13 @@ mod tests {
             ("fsck.nextent -n a", "nextent fsck -n a"),
             ("/sbin/fsck.ext4 -a -C4 a", "nextent fsck -a -C4 a"),
             ("e2fsck -fn a", "nextent fsck -fn a"),
-            ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount a b -o ro,dev"),
-            ("mount.fuse.nextent a b -sv -o x", "nextent mount a b --sloppy -o x"),
-            ("mount.fuse.nextent a b -fn", "nextent mount a b --fake"),
-            ("mount.fuse.nextent a b -v -t fuse.nextent -o rw", "nextent mount a b -o rw"),
+            ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount --by-mount a b -o ro,dev"),
+            ("mount.fuse.nextent a b -sv -o x", "nextent mount --by-mount a b --sloppy -o x"),
+            ("mount.fuse.nextent a b -fn", "nextent mount --by-mount a b --fake"),
+            (
+                "mount.fuse.nextent a b -v -t fuse.nextent -o rw",
+                "nextent mount --by-mount a b -o rw",
+            ),
         ] {
             let args = called.split(' ').map(OsString::from).collect();
             assert_eq!(translate(args), ours.split(' ').collect::<Vec<_>>());

@@ -17,6 +17,8 @@ mod ends;
 mod errors;
 #[path = "mount/faults.rs"]
 mod faults;
+#[path = "mount/fstab.rs"]
+mod fstab;
 #[path = "mount/full.rs"]
 mod full;
 #[path = "mount/kills.rs"]

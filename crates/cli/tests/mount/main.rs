@@ -9,6 +9,7 @@ mod contents;
 mod ends;
 mod errors;
 mod faults;
+mod fstab;
 mod full;
 mod kills;
 mod log;

@@ -3,6 +3,7 @@
 mod background;
 mod ending;
 mod events;
+mod fstab;
 mod memory;
 mod notify;
 mod old_server;
@@ -49,6 +50,10 @@ pub(crate) struct Args {
     /// Ignore unknown options of -o, for `mount -s`
     #[arg(long, hide = true)]
     pub(crate) sloppy: bool,
+    /// Set-id programs and device files have an effect if root mounts, as by libfuse's helper of
+    /// mount(8)
+    #[arg(long, hide = true)]
+    pub(crate) by_mount: bool,
     /// Check the arguments only, for `mount -f`
     #[arg(long, hide = true)]
     pub(crate) fake: bool,
@@ -57,6 +62,9 @@ pub(crate) struct Args {
 /// `nextent mount`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut options = options::Options { sloppy: args.sloppy, ..options::Options::default() };
+    if args.by_mount && rustix::process::getuid().is_root() {
+        options.suid_and_dev();
+    }
     for list in &args.options {
         let list = list.to_str().ok_or_else(|| usage("an option is not UTF-8"))?;
         options.parse(list).map_err(usage)?;

@@ -1,5 +1,6 @@
 //! The options of `-o`: those of fuse2fs and mount(8). Each is implemented or refused by name.
 
+use super::fstab::{Foreign, foreign};
 use crate::log::Level;
 use crate::size;
 use nextent::ErrorPolicy;
@@ -25,6 +26,8 @@ pub(super) struct Options {
     pub(super) no_atime: bool,
     pub(super) fake_root: bool,
     pub(super) minix_df: bool,
+    /// Refused where the file system has no checksums of its journal.
+    pub(super) journal_checksum: bool,
     /// The kernel caches no contents of files.
     pub(super) uncached: bool,
     /// Whether requests must, or must not, come over io_uring.
@@ -70,13 +73,20 @@ Options of -o, separated by commas; others are refused:
                         /sys/module/fuse/parameters/enable_uring; with io_uring, root's mount sets
                         that while it connects)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
-                        as for any file system; default: nosuid and nodev
+                        as for any file system; default: nosuid and nodev, but suid and dev if
+                        root mounts by mount(8) or fstab
   fsname=NAME           the source that the table of mounts shows; a block device is then mounted
                         like an image file
+  kernel                of fuse2fs: allow_other, suid and dev
+  directio              of fuse2fs: direct
+  journal_checksum      accepted if the file system has metadata checksums
   default_permissions, user_xattr, data=ordered, kernel_cache, use_ino, readdir_ino,
-  big_writes, async_read, nonempty, async, defaults
+  big_writes, async_read, nonempty, async, defaults, block_validity, barrier, noquota
                         accepted; always in effect
-  auto, noauto, nofail, _netdev, user, users, owner, group, x-ANY
+  delalloc, nodelalloc, nobarrier, dioread_nolock, init_itable=N, stripe=N, max_batch_time=N,
+  min_batch_time=N, max_read=N and other options of ext4 and fuse2fs that only tune
+                        accepted; no effect
+  auto, noauto, nofail, _netdev, user, users, owner, group, comment=TEXT, x-ANY
                         for mount(8) and systemd
 
 A block device that root mounts has the type fuseblk: umount(8) waits until the file system is
@@ -88,8 +98,7 @@ Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and
 
 With -f, messages go to standard error, with levels if that is systemd's journal. In the background
 they go to the system's log (/dev/log: the journal, or a syslog daemon). On SIGUSR1 the server
-writes its status there, as `nextent status` shows it. SIGTERM, SIGINT and SIGHUP unmount as soon
-as no file is in use.
+writes its status there, as `nextent status` shows it.
 
 SIGTERM, SIGINT and SIGHUP end the server: it unmounts, after half a second although files are in
 use, and closes the file system.
@@ -199,19 +208,17 @@ impl Options {
             "dirsync" => self.flag(MountFlag::DirSync),
             "atime" | "relatime" => self.no_atime = false,
             "noatime" => self.no_atime = true,
-            // Always in effect.
-            "default_permissions" | "async" | "defaults" | "user_xattr" | "kernel_cache" => {}
-            "use_ino" | "readdir_ino" | "big_writes" | "async_read" | "nonempty" => {}
-            // Options of mount(8) and systemd, which pass them on.
-            "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "owner" | "group" => {}
-            _ if word.starts_with("x-") => {}
+            // fuse2fs: what the kernel's mounts have.
+            "kernel" => {
+                self.allow = Allow::All;
+                self.suid_and_dev();
+            }
+            "directio" => self.direct = true,
+            "journal_checksum" => self.journal_checksum = true,
             "remount" => {
                 return Err("remount is not supported: unmount and mount again".into());
             }
-            "no_default_opts" | "fuse2fs_debug" | "debug" => {
-                return Err(format!("mount option `{word}` of fuse2fs is not supported"));
-            }
-            _ => return Ok(false),
+            _ => return foreign_word(word, None),
         }
         Ok(true)
     }
@@ -246,10 +253,15 @@ impl Options {
             "fsname" => self.source = Some(value.to_owned()),
             "data" if value == "ordered" => {}
             "data" => return Err(bad("only data=ordered is supported".into())),
-            _ if name.starts_with("x-") => {}
-            _ => return Ok(false),
+            _ => return foreign_word(name, Some(value)),
         }
         Ok(true)
+    }
+
+    /// Set-id programs and device files have an effect, unless later options say otherwise.
+    pub(super) fn suid_and_dev(&mut self) {
+        self.flag(MountFlag::Suid);
+        self.flag(MountFlag::Dev);
     }
 
     /// Sets a flag; the last of a pair counts.
@@ -263,6 +275,15 @@ impl Options {
             *other != flag && !pairs.contains(&(flag, *other)) && !pairs.contains(&(*other, flag))
         });
         self.flags.push(flag);
+    }
+}
+
+/// Takes an option that changes nothing; whether it is known.
+fn foreign_word(name: &str, value: Option<&str>) -> Result<bool, String> {
+    match foreign(name, value) {
+        Foreign::Accepted => Ok(true),
+        Foreign::Refused(why) => Err(format!("mount option `{name}` is not supported: {why}")),
+        Foreign::Unknown => Ok(false),
     }
 }
 
@@ -296,6 +317,14 @@ mod tests {
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
         let other = parse("fakeroot,minixdf,use_ino,data=ordered,direct_io").unwrap();
         assert!(other.fake_root && other.minix_df && other.uncached && !other.read_only);
+        let ext4 = "defaults,noauto,nofail,_netdev,user,users,owner,group,x-systemd.automount,\
+            X-a=b,comment=c,async,barrier=1,nobarrier,journal_checksum,nodelalloc,noquota,stripe=4,\
+            init_itable=0,max_batch_time=1,min_batch_time=1,user_xattr,acl,block_validity,\
+            dioread_nolock";
+        assert!(parse(ext4).unwrap().journal_checksum);
+        let kernel = parse("kernel,directio,nodev").unwrap();
+        assert_eq!((kernel.allow, kernel.direct), (Allow::All, true));
+        assert_eq!(kernel.flags, [MountFlag::Suid, MountFlag::NoDev]);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
         assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
     }
@@ -327,6 +356,8 @@ mod tests {
             ("data=journal", "only data=ordered"),
             ("no_default_opts", "`no_default_opts`"),
             ("remount,ro", "remount"),
+            ("defaults,usrquota", "`usrquota` is not supported: quotas"),
+            ("data_err=abort", "`data_err`"),
         ] {
             let text = parse(list).unwrap_err();
             assert!(text.contains(named), "{list}: {text}");

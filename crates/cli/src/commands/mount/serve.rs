@@ -195,10 +195,20 @@ fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> 
         let _ = volume.close();
         return Err(failed(format!("{}: {why}; check it with fsck -f", show::path(image))));
     }
+    if options.journal_checksum && !has_checksums(&volume) {
+        let _ = volume.close();
+        let why = "journal_checksum: the file system has no metadata checksums";
+        return Err(failed(format!("{}: {why}", show::path(image))));
+    }
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
         log::write(Level::Warning, &format!("{}: mounted read-only: {why}", show::path(image)));
     }
     Ok(OpenVolume { volume, block_device, claim })
+}
+
+/// Whether the journal has checksums, which metadata checksums imply.
+fn has_checksums(volume: &Inodes) -> bool {
+    volume.superblock().features().has(nextent_ondisk::RoCompat::METADATA_CSUM)
 }
 
 /// Why the root directory is unusable, if it is. Linux refuses to mount such a volume, too.

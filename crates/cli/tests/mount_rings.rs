@@ -3,6 +3,8 @@
 
 #[path = "mount/access.rs"]
 mod access;
+#[path = "mount/access_times.rs"]
+mod access_times;
 #[path = "mount/attributes.rs"]
 mod attributes;
 #[path = "mount/blocks.rs"]

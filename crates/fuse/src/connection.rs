@@ -102,7 +102,12 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
     }
     let over_rings = rings && offer.has_rings();
     let seconds = server.volume.geometry().inode_size == 128;
-    let taken = offer.take(Agreed { acl: setup.acl, rings: over_rings, seconds });
+    let taken = offer.take(Agreed {
+        acl: setup.acl,
+        rings: over_rings,
+        seconds,
+        reads_seen: server.sees_reads(),
+    });
     device.reply(unique, Ok(taken.as_bytes()))?;
     Ok(Form { rings: over_rings, short_setxattr: !offer.has_long_setxattr() })
 }

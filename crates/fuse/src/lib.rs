@@ -46,7 +46,7 @@ pub use mount_table::Mounted;
 pub use mounting::{Detach, unmount};
 pub use request_counts::{BOUNDS, BUCKETS};
 pub use ring_mount::RingMount;
-pub use server::{Caller, Served, Server};
+pub use server::{AccessTimes, Caller, Served, Server};
 pub use setup::{BlockSource, MountError, MountFlag, Setup};
 pub use statistics::RequestStatistics;
 pub use transport::Transport;

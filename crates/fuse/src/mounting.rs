@@ -103,6 +103,8 @@ fn mount_options(admission: Admission) -> String {
     words.join(",")
 }
 
+/// The bits that a flag sets and clears, and its word for the helper; empty if the helper does not
+/// know it.
 fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
     let none = MountFlags::empty();
     match flag {
@@ -113,6 +115,10 @@ fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
         MountFlag::Exec => (none, MountFlags::NOEXEC, "exec"),
         MountFlag::NoExec => (MountFlags::NOEXEC, none, "noexec"),
         MountFlag::NoAtime => (MountFlags::NOATIME, none, "noatime"),
+        MountFlag::RelAtime => (MountFlags::RELATIME, none, ""),
+        MountFlag::StrictAtime => (MountFlags::STRICTATIME, none, ""),
+        MountFlag::NoDirAtime => (MountFlags::NODIRATIME, none, ""),
+        MountFlag::LazyTime => (MountFlags::LAZYTIME, none, ""),
         MountFlag::Sync => (MountFlags::SYNCHRONOUS, none, "sync"),
         MountFlag::DirSync => (MountFlags::DIRSYNC, none, "dirsync"),
     }
@@ -162,7 +168,8 @@ fn mount_as_user(point: &Path, setup: &Setup, admission: Admission) -> io::Resul
     )?;
     let mut options = format!("fsname={},subtype=nextent", escaped(&setup.source));
     options.push_str(if setup.read_only { ",ro" } else { ",rw" });
-    for (_, _, word) in setup.flags.iter().map(|word| flag(*word)) {
+    let words = setup.flags.iter().map(|word| flag(*word).2);
+    for word in words.filter(|word| !word.is_empty()) {
         options.push(',');
         options.push_str(word);
     }

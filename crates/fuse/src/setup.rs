@@ -14,6 +14,10 @@ pub enum MountFlag {
     Exec,
     NoExec,
     NoAtime,
+    RelAtime,
+    StrictAtime,
+    NoDirAtime,
+    LazyTime,
     Sync,
     DirSync,
 }

@@ -3,6 +3,7 @@
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 mod access;
+mod access_times;
 mod blocks;
 mod coherence;
 mod contents;

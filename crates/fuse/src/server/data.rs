@@ -12,6 +12,15 @@ const COPY: usize = 1 << 20;
 /// The most bytes that one request copies, so that its caller can be interrupted.
 const MOST: u64 = 64 << 20;
 
+/// The options of a read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    /// The file was opened with `O_DIRECT`.
+    pub(crate) direct: bool,
+    /// The file was opened with `O_NOATIME`.
+    pub(crate) keep_access_time: bool,
+}
+
 /// The options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Writing {
@@ -30,19 +39,19 @@ impl Server {
         asked && offset.is_multiple_of(unit) && to_u64(len).is_multiple_of(unit)
     }
 
-    /// Fills `buf`, or less at the end of the file. `direct` as in [`Writing`].
+    /// Fills `buf`, or less at the end of the file.
     pub(crate) fn read(
         &self,
         node: u64,
         offset: u64,
         buf: &mut [u8],
-        direct: bool,
+        how: Reading,
     ) -> Result<usize> {
         let ino = inode(node)?;
         let mut done = 0;
         while done < buf.len() {
             let (at, room) = (offset + to_u64(done), &mut buf[done..]);
-            let read = match self.is_direct(direct, at, room.len()) {
+            let read = match self.is_direct(how.direct, at, room.len()) {
                 true => self.volume.read_direct(ino, at, room, Wait::Allowed),
                 false => self.volume.read(ino, at, room),
             };
@@ -51,7 +60,9 @@ impl Server {
                 n => done += n,
             }
         }
-        self.touch(ino)?;
+        if !how.keep_access_time {
+            self.touch(ino);
+        }
         Ok(done)
     }
 
@@ -161,7 +172,7 @@ impl Server {
         let mut copied = 0;
         while copied < len {
             let want = buf.len().min(to_usize(len - copied));
-            let got = self.read(from, at, &mut buf[..want], false)?;
+            let got = self.read(from, at, &mut buf[..want], Reading::default())?;
             if got == 0 {
                 break;
             }

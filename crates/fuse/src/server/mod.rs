@@ -9,6 +9,7 @@
 //!   access control lists) before it asks. Blocks are allocated with the caller's own rights, which
 //!   decide about reserved blocks.
 
+mod access_times;
 mod data;
 mod ioctl;
 mod listing;
@@ -18,20 +19,21 @@ mod nodes;
 mod validity;
 mod xattrs;
 
-pub(crate) use data::Writing;
+pub use access_times::AccessTimes;
+pub(crate) use data::{Reading, Writing};
 pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 pub(crate) use validity::Validity;
 pub(crate) use xattrs::SettingXattr;
 
-use nextent::inodes::{Attr, InodeNo, Inodes};
-use nextent::{Cred, DiskTime};
+use nextent::Cred;
+use nextent::inodes::{Attr, Inodes};
 use nextent_num::must_fit;
 use nextent_sync::{Arc, OnceLock};
 
 use crate::admission::Admission;
-use crate::errno::{Errno, Result, of_node, of_sync};
+use crate::errno::{Errno, Result, of_sync};
 use crate::request_counts::RequestCounts;
 
 /// The user and group of a request.
@@ -56,8 +58,8 @@ impl Caller {
 pub struct Served {
     /// Mounted for reading only.
     pub read_only: bool,
-    /// Reads leave access times unchanged.
-    pub no_atime: bool,
+    /// The reads that update access times.
+    pub access_times: AccessTimes,
     /// Which users may enter, and with which rights.
     pub admission: Admission,
     /// `statfs` counts the file system's metadata blocks.
@@ -196,24 +198,4 @@ impl Server {
             let _ = self.volume.unpin(ino, times);
         }
     }
-
-    /// Updates the access time as `relatime` does: only if it is older than the last change, or a
-    /// day old.
-    fn touch(&self, ino: InodeNo) -> Result<()> {
-        if self.how.no_atime || self.how.read_only || self.volume.is_read_only() {
-            return Ok(());
-        }
-        const DAY: i64 = 24 * 60 * 60;
-        let attr = self.volume.getattr(ino).map_err(of_node)?;
-        let newest = attr.mtime.max(attr.ctime);
-        if attr.atime <= newest || now().seconds - attr.atime.seconds >= DAY {
-            self.volume.touch_atime(ino).map_err(of_node)?;
-        }
-        Ok(())
-    }
-}
-
-fn now() -> DiskTime {
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    DiskTime::new(i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }

@@ -144,6 +144,10 @@ impl Server {
         self.check_append(ino, want, flags)?;
         self.volume.open_file(&who.named(0), ino, want).map_err(of_node)?;
         self.mappable.opened(node, flags);
+        let cached = !self.is_uncached(flags);
+        if want.read && cached && flags & libc::O_NOATIME == 0 && self.touch(ino) {
+            self.forget_attributes(node);
+        }
         Ok(())
     }
 

@@ -56,7 +56,10 @@ impl Server {
 
     /// The target of a symbolic link.
     pub(crate) fn readlink(&self, node: u64) -> Result<Vec<u8>> {
-        self.volume.readlink(inode(node)?).map_err(of_node)
+        let ino = inode(node)?;
+        let target = self.volume.readlink(ino).map_err(of_node)?;
+        self.touch(ino);
+        Ok(target)
     }
 
     pub(crate) fn statfs(&self) -> Result<Statfs> {

@@ -107,8 +107,9 @@ impl Call<'_> {
                 Ok(0)
             }
             // Admitted above.
-            Opcode::OpenDir if admission.asks() => self.opendir(),
-            Opcode::ReleaseDir | Opcode::Access if admission.asks() => Ok(0),
+            Opcode::Access if admission.asks() => Ok(0),
+            Opcode::OpenDir if admission.asks() || self.server.sees_reads() => self.opendir(),
+            Opcode::ReleaseDir if admission.asks() || self.server.sees_reads() => Ok(0),
             // The kernel sends its cache before a flush. It opens directories by itself and caches
             // their entries. It asks for access only where every user has all rights. After ENOSYS
             // it does not ask for any of these again.

@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::layout::{CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut};
 use crate::errno::{Errno, Result};
+use crate::server::{Reading, Writing};
 use nextent_num::{must_fit, to_usize};
 
 /// The data comes from the kernel's cache.
@@ -21,13 +22,17 @@ impl Call<'_> {
     pub(super) fn read(&mut self) -> Result<usize> {
         let arg: ReadIn = self.arg()?;
         let room = self.body.get_mut(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
-        self.server.read(self.node, arg.offset, room, is_direct(arg.flags))
+        let how = Reading {
+            direct: is_direct(arg.flags),
+            keep_access_time: arg.flags & libc::O_NOATIME.cast_unsigned() != 0,
+        };
+        self.server.read(self.node, arg.offset, room, how)
     }
 
     pub(super) fn write(&mut self) -> Result<usize> {
         let arg: WriteIn = self.arg()?;
         let data = self.rest()?.get(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
-        let how = crate::server::Writing {
+        let how = Writing {
             strip: arg.write_flags & KILL_SET_ID != 0,
             direct: is_direct(arg.flags),
             cached: arg.write_flags & FROM_CACHE != 0,

@@ -67,6 +67,8 @@ pub(crate) struct Agreed {
     pub(crate) rings: bool,
     /// The volume stores whole seconds only.
     pub(crate) seconds: bool,
+    /// The server must see each `readlink`.
+    pub(crate) reads_seen: bool,
 }
 
 impl Offer {
@@ -108,7 +110,8 @@ impl Offer {
     pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
         let acl = if agreed.acl { POSIX_ACL } else { 0 };
         let rings = if agreed.rings { OVER_IO_URING } else { 0 };
-        let flags = self.flags() & (WANTED | acl | rings);
+        let unwanted = if agreed.reads_seen { CACHE_SYMLINKS } else { 0 };
+        let flags = self.flags() & (WANTED | acl | rings) & !unwanted;
         InitOut {
             major: MAJOR,
             minor: MINOR,

@@ -121,9 +121,11 @@ impl Call<'_> {
         self.put(&self.opened(arg.flags))
     }
 
-    /// The kernel may cache the entries of the directory.
+    /// The kernel may cache the entries of the directory, unless the server must see each listing.
     pub(super) fn opendir(&mut self) -> Result<usize> {
-        self.put(&OpenOut { flags: KEEP_CACHE | CACHE_DIRECTORY, ..OpenOut::default() })
+        let caches = !self.server.sees_reads();
+        let flags = if caches { KEEP_CACHE | CACHE_DIRECTORY } else { 0 };
+        self.put(&OpenOut { flags, ..OpenOut::default() })
     }
 
     /// How the kernel is to cache a file opened with `flags`.

@@ -23,7 +23,6 @@ pub(super) struct Options {
     pub(super) log_level: Option<Level>,
     pub(super) direct: bool,
     pub(super) no_acl: bool,
-    pub(super) no_atime: bool,
     pub(super) fake_root: bool,
     pub(super) minix_df: bool,
     /// Refused where the file system has no checksums of its journal.
@@ -66,7 +65,13 @@ Options of -o, separated by commas; others are refused:
   allow_other           admit other users, with the permissions of files
   allow_root            admit root besides the user who mounts; the kernel then caches no names and
                         attributes of files, since it would show them to other users
-  noatime, relatime     never update access times, or as relatime does (default)
+  relatime, noatime, strictatime
+                        update access times at the first read after a change and once a day
+                        (default), never, or at each read; relatime takes an open for reading as a
+                        read, since the kernel does not report reads that its cache answers;
+                        strictatime turns these caches off and implies direct_io
+  nodiratime, diratime  whether directories are left out (default: diratime)
+  lazytime, nolazytime  accepted: times are in memory first, and on disk with the next commit
   minixdf, bsddf        whether df counts metadata blocks (default: bsddf, it does not)
   io_uring, no_io_uring require io_uring for requests, or do not use it; default: use it if the
                         kernel offers it (Linux 6.14 with Y in
@@ -134,6 +139,9 @@ pub(crate) const WORDS: &[&str] = &[
     "allow_root",
     "noatime",
     "relatime",
+    "strictatime",
+    "nodiratime",
+    "lazytime",
     "minixdf",
     "bsddf",
     "io_uring",
@@ -206,8 +214,15 @@ impl Options {
             "noexec" => self.flag(MountFlag::NoExec),
             "sync" => self.flag(MountFlag::Sync),
             "dirsync" => self.flag(MountFlag::DirSync),
-            "atime" | "relatime" => self.no_atime = false,
-            "noatime" => self.no_atime = true,
+            "relatime" | "atime" | "norelatime" | "nostrictatime" => {
+                self.flag(MountFlag::RelAtime);
+            }
+            "strictatime" => self.flag(MountFlag::StrictAtime),
+            "noatime" => self.flag(MountFlag::NoAtime),
+            "nodiratime" => self.flag(MountFlag::NoDirAtime),
+            "diratime" => self.flags.retain(|flag| *flag != MountFlag::NoDirAtime),
+            "lazytime" => self.flag(MountFlag::LazyTime),
+            "nolazytime" => self.flags.retain(|flag| *flag != MountFlag::LazyTime),
             // fuse2fs: what the kernel's mounts have.
             "kernel" => {
                 self.allow = Allow::All;
@@ -264,15 +279,17 @@ impl Options {
         self.flag(MountFlag::Dev);
     }
 
-    /// Sets a flag; the last of a pair counts.
+    /// Sets a flag; the last of several that exclude each other counts.
     fn flag(&mut self, flag: MountFlag) {
-        let pairs = [
-            (MountFlag::Suid, MountFlag::NoSuid),
-            (MountFlag::Dev, MountFlag::NoDev),
-            (MountFlag::Exec, MountFlag::NoExec),
+        let groups: [&[MountFlag]; 4] = [
+            &[MountFlag::Suid, MountFlag::NoSuid],
+            &[MountFlag::Dev, MountFlag::NoDev],
+            &[MountFlag::Exec, MountFlag::NoExec],
+            &[MountFlag::RelAtime, MountFlag::StrictAtime, MountFlag::NoAtime],
         ];
         self.flags.retain(|other| {
-            *other != flag && !pairs.contains(&(flag, *other)) && !pairs.contains(&(*other, flag))
+            *other != flag
+                && !groups.iter().any(|group| group.contains(&flag) && group.contains(other))
         });
         self.flags.push(flag);
     }
@@ -315,6 +332,9 @@ mod tests {
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
+        let flags = |list| parse(list).unwrap().flags;
+        assert_eq!(flags("noatime,relatime,strictatime"), [MountFlag::StrictAtime]);
+        assert_eq!(flags("nodiratime,lazytime,noatime,diratime,nolazytime"), [MountFlag::NoAtime]);
         let other = parse("fakeroot,minixdf,use_ino,data=ordered,direct_io").unwrap();
         assert!(other.fake_root && other.minix_df && other.uncached && !other.read_only);
         let ext4 = "defaults,noauto,nofail,_netdev,user,users,owner,group,x-systemd.automount,\

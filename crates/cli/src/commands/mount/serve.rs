@@ -15,8 +15,8 @@ use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
-    Admission, Attachment, BlockSource, DeviceMount, MountError, RingMount, Served, Server, Setup,
-    Transport,
+    AccessTimes, Admission, Attachment, BlockSource, DeviceMount, MountError, MountFlag, RingMount,
+    Served, Server, Setup, Transport,
 };
 use nextent_sync::Arc;
 use std::fs::File;
@@ -112,12 +112,18 @@ fn settings(
         block_device,
         flags: options.flags.clone(),
     };
+    let has = |flag| options.flags.contains(&flag);
     let served = Served {
         read_only: setup.read_only,
-        no_atime: options.no_atime,
+        access_times: AccessTimes {
+            never: has(MountFlag::NoAtime),
+            strict: has(MountFlag::StrictAtime),
+            not_of_directories: has(MountFlag::NoDirAtime),
+        },
         admission,
         minix_df: options.minix_df,
-        uncached: options.uncached,
+        // So that the server sees each read.
+        uncached: options.uncached || has(MountFlag::StrictAtime),
     };
     (setup, served)
 }

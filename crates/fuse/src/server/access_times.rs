@@ -1,0 +1,58 @@
+//! Access times.
+//!
+//! The kernel leaves them to the server and does not report reads that its cache answers. The
+//! server therefore takes an open for reading as a read, and every request that reads:
+//!
+//! | what is read | `relatime`: updated at | `strictatime`: updated at |
+//! |---|---|---|
+//! | file | an open for reading, a read request | each read: the kernel caches no contents |
+//! | directory | a listing that the kernel does not have | each listing: the kernel caches none |
+//! | symbolic link | the first `readlink` | each: the kernel caches no target |
+//!
+//! By `relatime`, an update is due when the access time is not later than the last change, or is a
+//! day old. A change of a directory's entries makes the kernel ask for the listing again.
+
+use nextent::inodes::InodeNo;
+use nextent::{DiskTime, FileType};
+
+use super::Server;
+
+/// The reads that update access times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessTimes {
+    /// None does (`noatime`).
+    pub never: bool,
+    /// Each does (`strictatime`), and not only the first after a change or after a day.
+    pub strict: bool,
+    /// None of a directory does (`nodiratime`).
+    pub not_of_directories: bool,
+}
+
+impl Server {
+    /// Whether each read must be a request.
+    pub(crate) fn sees_reads(&self) -> bool {
+        self.how.access_times.strict
+    }
+
+    /// Updates the access time of an inode that is read, if that is due. Returns whether it did.
+    /// That an access time cannot be stored is no reason to refuse a read.
+    pub(super) fn touch(&self, ino: InodeNo) -> bool {
+        let rules = self.how.access_times;
+        if rules.never || self.how.read_only || self.volume.is_read_only() {
+            return false;
+        }
+        const DAY: i64 = 24 * 60 * 60;
+        let Ok(attr) = self.volume.getattr(ino) else { return false };
+        if rules.not_of_directories && attr.kind == FileType::Directory {
+            return false;
+        }
+        let newest = attr.mtime.max(attr.ctime);
+        let due = rules.strict || attr.atime <= newest || now().seconds - attr.atime.seconds >= DAY;
+        due && self.volume.touch_atime(ino).is_ok()
+    }
+}
+
+fn now() -> DiskTime {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    DiskTime::new(i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+}

@@ -23,6 +23,8 @@ mod faults;
 mod fstab;
 #[path = "mount/full.rs"]
 mod full;
+#[path = "mount/handles.rs"]
+mod handles;
 #[path = "mount/kills.rs"]
 mod kills;
 #[path = "mount/memory.rs"]

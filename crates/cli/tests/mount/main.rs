@@ -12,6 +12,7 @@ mod errors;
 mod faults;
 mod fstab;
 mod full;
+mod handles;
 mod kills;
 mod log;
 mod memory;

@@ -12,9 +12,16 @@ use crate::node::inode;
 /// needs another request that replaces the file meanwhile.
 const LOOKUPS: u32 = 100;
 
+/// The flag of an inode that holds the value of an extended attribute: it is no file.
+const HOLDS_VALUE: u32 = 0x20_0000;
+
 impl Server {
     /// Looks up `name` and pins its node for the kernel; none without such a name.
+    /// `.` is the node itself, of any kind: the kernel looks a number of a handle up so.
     pub(crate) fn lookup(&self, who: Caller, dir: u64, name: &[u8]) -> Result<Option<Attr>> {
+        if name == b"." {
+            return self.enter_by_number(dir);
+        }
         let (dir, cred) = (inode(dir)?, who.named(0));
         for _ in 0..LOOKUPS {
             let found = match self.volume.lookup(&cred, dir, name) {
@@ -27,6 +34,20 @@ impl Server {
             }
         }
         Err(Errno(libc::ESTALE))
+    }
+
+    /// Pins a node for the kernel, which has its number from a handle; none if the number is no
+    /// file's or the file has no names. The kernel compares the generation.
+    fn enter_by_number(&self, node: u64) -> Result<Option<Attr>> {
+        let found = match self.volume.getattr(inode(node)?) {
+            Ok(found) => found,
+            Err(nextent::Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if found.links == 0 || found.flags & HOLDS_VALUE != 0 {
+            return Ok(None);
+        }
+        self.enter(&found)
     }
 
     /// Makes a file that is neither a directory nor a symbolic link.

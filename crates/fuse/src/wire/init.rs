@@ -19,6 +19,8 @@ pub(crate) const PAYLOAD: usize = 1 << 20;
 const BACKGROUND: u16 = 256;
 
 const ASYNC_READ: u64 = 1;
+/// Handles name nodes; the server looks `.` and `..` up by the number of a node.
+const HANDLES: u64 = 1 << 4;
 const BIG_WRITES: u64 = 1 << 5;
 const DONT_MASK: u64 = 1 << 6;
 const IOCTL_DIR: u64 = 1 << 11;
@@ -40,6 +42,7 @@ const UNCACHED_MAPS: u64 = 1 << 36;
 const OVER_IO_URING: u64 = 1 << 41;
 
 const WANTED: u64 = ASYNC_READ
+    | HANDLES
     | BIG_WRITES
     | DONT_MASK
     | IOCTL_DIR

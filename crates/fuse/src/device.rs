@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
 use crate::errno::Errno;
+use crate::space_wait::{Waiters, is_full, retry_long};
 use crate::wire::{self, ForgetCachedOut, InHeader, Opcode, OutHeader, PAYLOAD};
 
 /// Bytes of the largest message, with its headers.
@@ -111,6 +112,40 @@ impl Device {
         // The kernel sends no shorter message.
         let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { return Ok(false) };
         let done = handle(server, &header, buf, n);
+        self.finish(&header, buf, done)
+    }
+
+    /// [`answer`](Self::answer); if the request finds no space, another thread runs it again.
+    pub(crate) fn answer_or_wait(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        (buf, n): (&mut [u8], usize),
+        waiters: &Arc<Waiters>,
+    ) -> io::Result<()> {
+        let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { return Ok(()) };
+        let done = handle(server, &header, buf, n);
+        if is_full(&done) {
+            let (device, server, mut message) =
+                (Arc::clone(self), Arc::clone(server), buf.to_vec());
+            let waits = waiters.spawn(move || {
+                let done = retry_long(&server, || handle(&server, &header, &mut message, n));
+                // The threads that read see the error, too.
+                let _ = device.finish(&header, &message, done);
+            });
+            if waits {
+                return Ok(());
+            }
+        }
+        self.finish(&header, buf, done).map(drop)
+    }
+
+    /// Sends the answer to a request, which lies in `buf`. Whether it has an answer.
+    fn finish(
+        &self,
+        header: &InHeader,
+        buf: &[u8],
+        done: Result<(usize, usize), Errno>,
+    ) -> io::Result<bool> {
         if !wire::is_answered(header.opcode) {
             return Ok(false);
         }

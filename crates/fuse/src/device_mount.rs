@@ -12,7 +12,11 @@ use crate::connection::{Connection, join};
 use crate::device::{Device, MESSAGE};
 use crate::mounting;
 use crate::setup::{MountError, Setup};
+use crate::space_wait::Waiters;
 use crate::transport::Transport;
+
+/// Requests that wait for space at a time, at most. Each has a thread and a copy of its message.
+const WAITERS: usize = 64;
 
 /// A mount over `/dev/fuse`.
 pub struct DeviceMount {
@@ -44,20 +48,24 @@ impl Transport for DeviceMount {
     }
 
     fn serve(self) -> io::Result<()> {
+        let waiters = Waiters::new(WAITERS);
         let workers = (0..self.threads).map(|_| {
+            let waiters = Arc::clone(&waiters);
             let server = Arc::clone(&self.connection.server);
             let device = self.connection.device.for_thread();
-            self.connection.start_worker(move || serve(&device, &server))
+            self.connection.start_worker(move || serve(&device, &server, &waiters))
         });
-        join(workers.collect())
+        let ended = join(workers.collect());
+        waiters.finish();
+        ended
     }
 }
 
 /// Answers requests until the mount ends.
-fn serve(device: &Device, server: &Server) -> io::Result<()> {
+fn serve(device: &Arc<Device>, server: &Arc<Server>, waiters: &Arc<Waiters>) -> io::Result<()> {
     let mut message = vec![0; MESSAGE];
     while let Some(len) = device.next(&mut message)? {
-        device.answer(server, &mut message, len)?;
+        device.answer_or_wait(server, (&mut message, len), waiters)?;
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ mod request_counts;
 mod ring_mount;
 mod server;
 mod setup;
+mod space_wait;
 mod statistics;
 mod stream;
 mod transport;

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use nextent_fuse_sys::{Reply, Request, Ring};
-use nextent_sync::{Arc, Duration, sleep};
+use nextent_sync::Arc;
 use zerocopy::FromBytes;
 
 use crate::Server;
@@ -25,21 +25,17 @@ use crate::connection::{Connection, join};
 use crate::cores::{CorePinning, Cores, Queues};
 use crate::device::Device;
 use crate::device_mount::DeviceMount;
-use crate::errno::Errno;
 use crate::forget_reader::ForgetReader;
 use crate::mounting;
 use crate::offer::Offer;
 use crate::registration::{Registration, Turn};
 use crate::setup::{MountError, Setup};
+use crate::space_wait::{Waiters, is_full};
 use crate::transport::Transport;
 use crate::wire::{self, InHeader, PAYLOAD};
 
 /// Threads for a core by default.
 const THREADS: usize = 4;
-
-/// Pauses before a request that found no space is tried again.
-const RETRY_AFTER: [Duration; 3] =
-    [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(4)];
 
 /// A mount over io_uring.
 pub struct RingMount {
@@ -105,13 +101,17 @@ impl Rings {
         let queues: Vec<_> = (0..self.threads).flat_map(|_| self.cores.queues()).collect();
         let last = queues.iter().filter(|queues| queues.turn == Turn::Last).count();
         let registration = Arc::new(Registration::new(queues.len() - last, last));
+        // One thread of a core reads on while the others wait for space.
+        let per_core = self.cores.queues().len();
+        let waiters: Vec<_> = (0..per_core).map(|_| Waiters::new(self.threads - 1)).collect();
         let mut workers = Vec::new();
-        for queues in queues {
+        for (queues, waiters) in queues.into_iter().zip(waiters.iter().cycle()) {
             let thread = RingThread {
                 device: Arc::clone(&connection.device),
                 reader: Arc::clone(&reader),
                 server: Arc::clone(&connection.server),
                 here: self.cores.here.clone(),
+                waiters: Arc::clone(waiters),
             };
             let registration = Arc::clone(&registration);
             workers.push(connection.start_worker(move || thread.serve(&queues, &registration)));
@@ -129,6 +129,8 @@ struct RingThread {
     server: Arc<Server>,
     /// The cores that it may run on while it moves a stream.
     here: Vec<u16>,
+    /// The requests that wait for space in threads of the same core.
+    waiters: Arc<Waiters>,
 }
 
 impl RingThread {
@@ -143,7 +145,7 @@ impl RingThread {
         let Some(mut ring) = registered else { return Ok(()) };
         ring.serve(|request| {
             let len = request.len;
-            let reply = answer(&self.reader, &self.server, request);
+            let reply = self.answer(request);
             // Past the kernel's cache a reader waits for each request, so moving gains nothing.
             if let Some(pinning) = pinning.as_mut().filter(|_| self.server.caches_contents()) {
                 pinning.moved(len.max(reply.len));
@@ -151,26 +153,24 @@ impl RingThread {
             reply
         })
     }
-}
 
-fn answer(reader: &ForgetReader, server: &Server, request: Request<'_>) -> Reply {
-    let Request { header, op, payload, len } = request;
-    let Ok((header, _)) = InHeader::read_from_prefix(header) else {
-        return Reply { error: -libc::EINVAL, len: 0 };
-    };
-    let mut answered = wire::answer(server, &header, op, (&mut *payload, len));
-    for pause in RETRY_AFTER {
-        if !matches!(&answered, Err(Errno(libc::ENOSPC))) {
-            break;
+    fn answer(&self, request: Request<'_>) -> Reply {
+        let Request { header, op, payload, len } = request;
+        let Ok((header, _)) = InHeader::read_from_prefix(header) else {
+            return Reply { error: -libc::EINVAL, len: 0 };
+        };
+        let mut answer = || wire::answer(&self.server, &header, op, (&mut *payload, len));
+        let mut answered = answer();
+        if is_full(&answered) {
+            answered = self.waiters.retry(&self.server, || {
+                // The kernel may have forgotten a file whose FORGET is not read yet.
+                self.reader.catch_up(&self.server);
+                answer()
+            });
         }
-        // The kernel may have forgotten a file whose FORGET is not read yet: its blocks are free
-        // then. Another thread may still be closing a file.
-        sleep(pause);
-        reader.catch_up(server);
-        answered = wire::answer(server, &header, op, (&mut *payload, len));
-    }
-    match answered {
-        Ok(len) => Reply { error: 0, len },
-        Err(error) => Reply { error: -error.0, len: 0 },
+        match answered {
+            Ok(len) => Reply { error: 0, len },
+            Err(error) => Reply { error: -error.0, len: 0 },
+        }
     }
 }

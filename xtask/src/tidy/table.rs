@@ -83,6 +83,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("server", 2),
             ("stream", 2),
             ("registration", 2),
+            ("space_wait", 3),
             ("control", 2),
             ("setup", 3),
             ("refusal", 3),

@@ -5,6 +5,8 @@ use nextent_testkit::need;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const SIZE: u64 = 32 << 20;
 
@@ -106,5 +108,68 @@ fn a_write_may_fit_in_part() {
         last.sync_all().unwrap();
         let found = std::fs::read(mount.join("last")).unwrap();
         assert!(found.iter().all(|byte| *byte == 5) && found.len() < 1 << 20, "{options}");
+    }));
+}
+
+/// A write that needs the blocks of a removed file waits until the kernel has released that file.
+/// The file is closed while the write waits. A round counts only if the write started earlier.
+#[test]
+fn a_write_waits_for_the_blocks_of_a_removed_file() {
+    need!(with_each(&["", "direct_io"], "32m", |mount, options| {
+        let overlapped = (0..20).any(|_| {
+            let big = File::create(mount.join("big")).unwrap();
+            take_all(&big);
+            std::fs::remove_file(mount.join("big")).unwrap();
+            let next = File::create(mount.join("next")).unwrap();
+            let closed = AtomicBool::new(false);
+            let (early, written) = std::thread::scope(|scope| {
+                let closed = &closed;
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(50));
+                    closed.store(true, Ordering::SeqCst);
+                    drop(big);
+                });
+                let early = !closed.load(Ordering::SeqCst);
+                (early, next.write_all_at(&vec![1; 1 << 20], 0))
+            });
+            std::fs::remove_file(mount.join("next")).unwrap();
+            assert!(written.as_ref().err().is_none_or(is_full), "{options}: {written:?}");
+            early && written.is_ok()
+        });
+        assert!(overlapped, "{options}: no write waited");
+    }));
+}
+
+#[test]
+fn the_blocks_of_a_closed_file_are_free_at_once() {
+    need!(with_each(&["", "direct_io"], "32m", |mount, options| {
+        for round in 0..50 {
+            let big = File::create(mount.join("big")).unwrap();
+            let empty = rustix::fs::FallocateFlags::empty();
+            rustix::fs::fallocate(&big, empty, 0, 20 << 20).unwrap();
+            let written = big.write_all_at(&vec![1; 1 << 20], 20 << 20);
+            assert!(written.is_ok(), "{options}, round {round}: {written:?}");
+            std::fs::remove_file(mount.join("big")).unwrap();
+        }
+    }));
+}
+
+/// A removed file that a process has open keeps its blocks. Writes wait in vain, then fail.
+#[test]
+fn an_open_file_keeps_its_blocks() {
+    need!(with_each(&["", "direct_io"], "32m", |mount, options| {
+        let big = File::create(mount.join("big")).unwrap();
+        take_all(&big);
+        std::fs::remove_file(mount.join("big")).unwrap();
+        let next = File::create(mount.join("next")).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let written = next.write_all_at(&vec![1; 1 << 20], 0);
+                    assert!(written.as_ref().is_err_and(is_full), "{options}: {written:?}");
+                });
+            }
+        });
+        drop(big);
     }));
 }

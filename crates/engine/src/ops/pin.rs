@@ -54,6 +54,16 @@ impl Inodes {
         truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.report_error(error))
     }
 
+    /// Whether a file without names is open or pinned, or still has blocks while it is being freed.
+    /// Visits all inodes in memory.
+    #[must_use]
+    pub fn has_removed_files(&self) -> bool {
+        let removed = |inode: &Inode| {
+            inode.with(|state| state.disk.links == 0 && (!state.free || state.disk.blocks > 0))
+        };
+        !self.fs.cache.select(removed).is_empty()
+    }
+
     /// Ends all opens and pins of files without names and frees these files, for a server that has
     /// lost its clients and is about to close the volume. No other call may run.
     ///

@@ -5,7 +5,7 @@ use crate::support::*;
 use nextent_testkit::need;
 use rustix::fs::{AtFlags, CWD, RenameFlags, StatxFlags, XattrFlags};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -122,5 +122,71 @@ fn stat_shows_every_change() {
             assert_ne!(after, before, "{options}: {what} changes nothing");
             assert_eq!(after, all(true), "{options}: {what}");
         }
+    }));
+}
+
+/// The birth time of a file; none if the server gives none.
+fn birth(path: &Path) -> Option<(i64, u32)> {
+    let how = AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(CWD, path, how, StatxFlags::ALL).unwrap();
+    let has = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    has.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
+#[test]
+fn birth_times_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let paths = ["file", "dir", "link"];
+    std::fs::write(mount.join("file"), "text").unwrap();
+    std::fs::create_dir(mount.join("dir")).unwrap();
+    std::os::unix::fs::symlink("file", mount.join("link")).unwrap();
+    let all = |mount: &Mount| paths.map(|path| birth(&mount.join(path)));
+    let born = all(&mount);
+    assert!(born.iter().all(Option::is_some), "{born:?}");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::fs::write(mount.join("file"), "more").unwrap();
+    std::fs::write(mount.join("dir/new"), "").unwrap();
+    assert!(birth(&mount.join("dir/new")) > born[0]);
+    assert_eq!(all(&mount), born);
+    // The other attributes of the answer are those of stat(2).
+    for path in paths {
+        let path = mount.join(path);
+        let before = stat(&path, true);
+        birth(&path);
+        assert_eq!(stat(&path, false), before);
+    }
+    mount.unmount();
+    let mount = Mount::new(&image, "ro").unwrap();
+    assert_eq!(all(&mount), born);
+    mount.unmount();
+    nextent_testkit::e2fs::assert_clean(&image);
+}
+
+/// Files that are opened without a name (`O_TMPFILE`).
+#[test]
+fn a_file_without_a_name_can_get_one() {
+    use rustix::fs::{Mode, OFlags};
+    need!(with_each(&["", "direct_io"], "64m", |mount, _| {
+        let open = |more| {
+            let how = OFlags::TMPFILE | OFlags::RDWR | more;
+            File::from(rustix::fs::open(mount.path(), how, Mode::from(0o640)).unwrap())
+        };
+        let link = |file: &File, name: &str| {
+            use std::os::fd::AsRawFd;
+            let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(CWD, from, CWD, mount.join(name), AtFlags::SYMLINK_FOLLOW)
+        };
+        let file = open(OFlags::empty());
+        file.write_all_at(b"text", 0).unwrap();
+        assert_eq!(link(&file, "named"), Ok(()));
+        drop(file);
+        assert_eq!(std::fs::read(mount.join("named")).unwrap(), b"text");
+        assert_eq!(std::fs::metadata(mount.join("named")).unwrap().permissions().mode(), 0o100_640);
+        // O_EXCL forbids names.
+        assert_eq!(link(&open(OFlags::EXCL), "other"), Err(rustix::io::Errno::NOENT));
+        open(OFlags::empty()).write_all_at(&[1; 100_000], 0).unwrap();
+        assert_eq!(std::fs::read_dir(mount.path()).unwrap().count(), 2);
     }));
 }

@@ -6,7 +6,8 @@ use nextent_num::{must_fit, to_usize};
 
 use super::call::{Call, text};
 use super::layout::{
-    AttrBody, AttrOut, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn, SetXattrIn, StatFsOut,
+    AttrBody, AttrOut, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn, SetXattrIn,
+    StatFsOut, StatxOut, StatxTime,
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
@@ -51,6 +52,34 @@ pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
     }
 }
 
+/// The attributes of `stat(2)`, and the birth time if the volume stores it.
+fn statx(server: &Server, attr: &Attr) -> StatxOut {
+    const BASIC: u32 = 0x7ff;
+    const BIRTH: u32 = 0x800;
+    let time = |at: DiskTime| StatxTime { seconds: at.seconds, nanos: at.nanos, padding: 0 };
+    let Validity { seconds: valid, nanos: valid_nanos } = server.attr_validity(attr);
+    StatxOut {
+        valid,
+        valid_nanos,
+        mask: BASIC | if attr.crtime.is_some() { BIRTH } else { 0 },
+        block_size: server.volume.geometry().block_size,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: attr.kind.mode_bits() | attr.mode,
+        ino: u64::from(attr.ino.0),
+        size: attr.size,
+        blocks: attr.sectors,
+        atime: time(attr.atime),
+        btime: attr.crtime.map(time).unwrap_or_default(),
+        ctime: time(attr.ctime),
+        mtime: time(attr.mtime),
+        device_major: attr.device.major,
+        device_minor: attr.device.minor,
+        ..StatxOut::default()
+    }
+}
+
 fn change(arg: &SetAttrIn) -> Change {
     let has = |bit| arg.valid & bit != 0;
     let at = |seconds: u64, nanos| DiskTime::new(seconds.cast_signed(), nanos);
@@ -79,6 +108,12 @@ impl Call<'_> {
     pub(super) fn getattr(&mut self) -> Result<usize> {
         let attr = self.server.getattr(self.node)?;
         self.attributes(&attr)
+    }
+
+    pub(super) fn statx(&mut self) -> Result<usize> {
+        let attr = self.server.getattr(self.node)?;
+        let answer = statx(self.server, &attr);
+        self.put(&answer)
     }
 
     pub(super) fn setattr(&mut self) -> Result<usize> {

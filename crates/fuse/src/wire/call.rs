@@ -88,6 +88,7 @@ impl Call<'_> {
             Opcode::Lseek => self.lseek(),
             Opcode::CopyFileRange => self.copy_file_range(),
             Opcode::GetAttr => self.getattr(),
+            Opcode::Statx => self.statx(),
             Opcode::SetAttr => self.setattr(),
             Opcode::ReadLink => self.readlink(),
             Opcode::StatFs => self.statfs(),

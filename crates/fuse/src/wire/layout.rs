@@ -77,6 +77,7 @@ opcodes! {
     CopyFileRange = 47,
     SyncFs = 50,
     TmpFile = 51,
+    Statx = 52,
 }
 
 structures! {
@@ -134,6 +135,15 @@ structures! {
     /// Its second half is missing in messages of kernels that do not offer the long form.
     SetXattrIn (16) { size: u32, flags: u32, set_flags: u32, padding: u32 }
     GetAttrIn (16) { flags: u32, padding: u32, handle: u64 }
+    StatxIn (24) { flags: u32, padding: u32, handle: u64, statx_flags: u32, mask: u32 }
+    StatxTime (16) { seconds: i64, nanos: u32, padding: u32 }
+    StatxOut (288) {
+        valid: u64, valid_nanos: u32, flags: u32, spare: [u64; 2], mask: u32, block_size: u32,
+        attributes: u64, links: u32, uid: u32, gid: u32, mode: u16, padding: u16, ino: u64,
+        size: u64, blocks: u64, attributes_mask: u64, atime: StatxTime, btime: StatxTime,
+        ctime: StatxTime, mtime: StatxTime, device_major: u32, device_minor: u32,
+        volume_major: u32, volume_minor: u32, spare2: [u64; 14],
+    }
     GetXattrIn (8) { size: u32, padding: u32 }
     GetXattrOut (8) { size: u32, padding: u32 }
     StatFsOut (80) {
@@ -166,6 +176,7 @@ impl Opcode {
         match self {
             Self::Forget => size_of::<ForgetIn>(),
             Self::GetAttr => size_of::<GetAttrIn>(),
+            Self::Statx => size_of::<StatxIn>(),
             Self::SetAttr => size_of::<SetAttrIn>(),
             Self::MkNod => size_of::<MkNodIn>(),
             Self::MkDir => size_of::<MkDirIn>(),
@@ -202,7 +213,8 @@ pub(super) fn follows_an_open(opcode: Opcode) -> bool {
         Op::Init | Op::Destroy | Op::Forget | Op::BatchForget | Op::Interrupt | Op::SyncFs => true,
         Op::Read | Op::Write | Op::Fsync | Op::Flush | Op::Release => true,
         Op::ReadDir | Op::ReadDirPlus | Op::FsyncDir | Op::ReleaseDir => true,
-        Op::Lookup | Op::GetAttr | Op::SetAttr | Op::ReadLink | Op::SymLink | Op::MkNod => false,
+        Op::Lookup | Op::GetAttr | Op::Statx | Op::SetAttr | Op::ReadLink => false,
+        Op::SymLink | Op::MkNod => false,
         Op::MkDir | Op::Unlink | Op::RmDir | Op::Rename | Op::Rename2 | Op::Link => false,
         Op::Open | Op::OpenDir | Op::Create | Op::TmpFile | Op::Access | Op::StatFs => false,
         Op::SetXattr | Op::GetXattr | Op::ListXattr | Op::RemoveXattr | Op::Ioctl => false,

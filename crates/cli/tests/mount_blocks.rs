@@ -13,6 +13,8 @@ mod ends;
 mod full;
 #[path = "mount/operations.rs"]
 mod operations;
+#[path = "mount/shutdown.rs"]
+mod shutdown;
 #[path = "mount/status.rs"]
 mod status;
 #[path = "mount/support.rs"]

@@ -33,6 +33,8 @@ mod memory;
 mod operations;
 #[path = "mount/options.rs"]
 mod options;
+#[path = "mount/shutdown.rs"]
+mod shutdown;
 #[path = "mount/stat.rs"]
 mod stat;
 #[path = "mount/status.rs"]

@@ -376,6 +376,12 @@ impl Store {
         journal::record_error(&self.journal);
     }
 
+    /// Stops all changes for good, as a crash would: no transaction commits any more. Later calls
+    /// get `ReadOnly`.
+    pub fn stop(&self) {
+        self.journal.close();
+    }
+
     /// The abort's cause as an error, or `Ok` while the journal works.
     ///
     /// # Errors

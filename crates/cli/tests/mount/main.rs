@@ -18,6 +18,7 @@ mod log;
 mod memory;
 mod operations;
 mod options;
+mod shutdown;
 mod stat;
 mod status;
 mod support;

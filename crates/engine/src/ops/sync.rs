@@ -37,4 +37,17 @@ impl Inodes {
     pub fn thaw(&self) -> Result<()> {
         if self.fs.store.thaw() { Ok(()) } else { Err(Error::Invalid) }
     }
+
+    /// Ends all changes without another commit, as a crash would: the next open of the volume
+    /// replays the journal. Later changes fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn stop(&self) -> Result<()> {
+        self.close_once(|| {
+            self.fs.set_read_only();
+            self.fs.store.stop();
+            Ok(())
+        })
+    }
 }

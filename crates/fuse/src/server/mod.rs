@@ -16,6 +16,7 @@ mod listing;
 mod mappable;
 mod names;
 mod nodes;
+mod shutdown;
 mod validity;
 mod xattrs;
 
@@ -24,6 +25,7 @@ pub(crate) use data::{Reading, Writing};
 pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
+pub(crate) use shutdown::SHUTDOWN;
 pub(crate) use validity::Validity;
 pub(crate) use xattrs::SettingXattr;
 
@@ -84,6 +86,7 @@ pub struct Server {
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
     mappable: mappable::Mappable,
+    shutdown: OnceLock<shutdown::Shutdown>,
     kernel: OnceLock<Kernel>,
     pub(crate) counts: RequestCounts,
 }
@@ -97,6 +100,7 @@ impl Server {
             how,
             ended: OnceLock::new(),
             mappable: mappable::Mappable::new(),
+            shutdown: OnceLock::new(),
             kernel: OnceLock::new(),
             counts: RequestCounts::new(),
         }
@@ -139,6 +143,9 @@ impl Server {
     /// The text of the first error.
     pub fn end(&self) -> std::result::Result<(), String> {
         let ended = self.ended.get_or_init(|| {
+            if self.shutdown.get() == Some(&shutdown::Shutdown::Stopped) {
+                return Ok(());
+            }
             let abandoned = self.volume.abandon();
             let closed = self.volume.close();
             abandoned.and(closed).map_err(|error| error.to_string())

@@ -11,6 +11,7 @@ use super::layout::{
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
+use crate::server::SHUTDOWN;
 use crate::server::{Change, SettingXattr, Validity, encode_device};
 
 /// Bits for the fields of a change that are valid.
@@ -184,6 +185,10 @@ impl Call<'_> {
 
     pub(super) fn ioctl(&mut self) -> Result<usize> {
         let arg: IoctlIn = self.arg()?;
+        if arg.call == SHUTDOWN {
+            self.server.shut_down(self.who, self.pid, arg.argument)?;
+            return self.put_bytes(zerocopy::IntoBytes::as_bytes(&IoctlOut::default()));
+        }
         let input = self.rest()?.get(..to_usize(arg.in_size)).ok_or(Errno(libc::EINVAL))?;
         let mut output = self.server.ioctl(self.who, self.node, arg.call, input)?;
         output.truncate(to_usize(arg.out_size));

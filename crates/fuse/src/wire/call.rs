@@ -16,6 +16,8 @@ use crate::server::Caller;
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Server,
     pub(crate) who: Caller,
+    /// The calling thread.
+    pub(crate) pid: u32,
     pub(crate) node: u64,
     op: &'a [u8; OP],
     /// The rest of the request, in its first `len` bytes, and then the answer.
@@ -36,7 +38,7 @@ pub(crate) fn answer(
     };
     let who = Caller { uid: header.uid, gid: header.gid };
     let begin = now();
-    let mut call = Call { server, who, node: header.node, op, body, len };
+    let mut call = Call { server, who, pid: header.pid, node: header.node, op, body, len };
     let answered = call.dispatch(opcode);
     let bytes = match (opcode, &answered) {
         (Opcode::Write, Ok(_)) => len,
@@ -67,6 +69,13 @@ impl Call<'_> {
         let admission = self.server.admission();
         if !admission.admits(self.who.uid, follows_an_open(opcode)) {
             return Err(Errno(libc::EACCES));
+        }
+        let ends = matches!(
+            opcode,
+            Opcode::Release | Opcode::Forget | Opcode::BatchForget | Opcode::Destroy
+        );
+        if self.server.is_shut_down() && !ends {
+            return Err(Errno(libc::EIO));
         }
         match opcode {
             Opcode::Lookup => self.lookup(),

@@ -1,6 +1,6 @@
 //! Shared bytes with copy on write.
 
-use crate::{Arc, Common};
+use crate::Arc;
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
 
@@ -8,13 +8,12 @@ use std::sync::atomic::{Ordering, fence};
 ///
 /// `Arc::get_mut` needs a read-modify-write to see that a reference is the only one, because weak
 /// references may exist. There are none here, so a load is enough.
-pub struct SharedBytes(Common<[u8]>);
+pub struct SharedBytes(Arc<[u8]>);
 
 impl Clone for SharedBytes {
     #[inline]
-    #[track_caller]
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -22,14 +21,14 @@ impl SharedBytes {
     /// The bytes for changing: the clone's own if no other clone shares them, else a copy.
     #[inline]
     pub fn make_mut(&mut self) -> &mut [u8] {
-        if !self.0.is_alone() {
-            self.0 = Common(Arc::from(&*self.0));
+        if Arc::strong_count(&self.0) != 1 {
+            self.0 = Arc::from(&*self.0);
         }
         // Pairs with the Release of each dropped clone: what its owner did comes before.
         fence(Ordering::Acquire);
-        let bytes = Arc::as_ptr(&self.0.0).cast_mut();
-        // SAFETY: this is the only reference: the count is one, no `Common` is ever downgraded (its
-        // field is used in these two files only), and no thread can clone it while it is borrowed
+        let bytes = Arc::as_ptr(&self.0).cast_mut();
+        // SAFETY: this is the only reference: the count is one, the `Arc` is never downgraded (the
+        // field is used in this file only), and no thread can clone it while it is borrowed
         // exclusively, as it is for as long as the result lives. The pointer is the allocation's
         // own, not made from a `&`.
         unsafe { &mut *bytes }
@@ -38,7 +37,7 @@ impl SharedBytes {
 
 impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Common(bytes.into()))
+        Self(bytes.into())
     }
 }
 

@@ -27,7 +27,6 @@
 mod barrier;
 mod bytes;
 mod class;
-mod common;
 mod condvar;
 mod injection;
 mod kind;
@@ -47,7 +46,6 @@ mod words;
 pub use barrier::{asymmetric_fast, asymmetric_slow};
 pub use bytes::SharedBytes;
 pub use class::LockClass;
-pub use common::Common;
 pub use condvar::Condvar;
 pub use injection::{SMALL_LIMITS, injected};
 pub use kind::LockKind;

@@ -4,8 +4,7 @@
 //! loaded it since. Rules:
 //!
 //! 1. An access to a line that the core has costs nothing, or `rmw` for a read-modify-write.
-//! 2. Else the line is transferred from its owner, or, for exclusive use, from the farthest core
-//!    that shares it. That takes the latency between the two cores.
+//! 2. Else the line is transferred from its owner. That takes the latency between the two cores.
 //! 3. Requests for a line are served one after another: a transfer begins when the one before is
 //!    done.
 //! 4. The owner keeps the line until the request reaches it, half of the latency. For the other
@@ -92,30 +91,9 @@ impl Line {
 
     /// The latency from the core that will have it once all requests so far are done.
     fn latency(&self, machine: &Machine, requests: &Requests, request: &Request) -> u64 {
-        let &Request { core, kind, .. } = request;
         let last = requests.last(self.requests);
         let Some(from) = last.or(usize::from(self.owner).checked_sub(1)) else { return 0 };
-        let latency = if from == core { 0 } else { machine.distance(from, core) };
-        if self.shared && kind != Access::Load && self.requests.is_empty() {
-            return latency.max(self.farthest(machine, core));
-        }
-        latency
-    }
-
-    /// The latency to the farthest other core that has the line.
-    fn farthest(&self, machine: &Machine, core: usize) -> u64 {
-        let mut most = 0;
-        for (word, bits) in self.sharers.iter().enumerate() {
-            let mut bits = *bits;
-            while bits != 0 {
-                let other = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if other != core {
-                    most = most.max(machine.distance(other, core));
-                }
-            }
-        }
-        most
+        if from == request.core { 0 } else { machine.distance(from, request.core) }
     }
 
     /// Completes buffered stores that are done at `now`.

@@ -103,20 +103,6 @@ pub fn access_bytes(address: usize, bytes: usize, stores: bool) {
     access::access_data(address, bytes, if stores { Access::Store } else { Access::Load });
 }
 
-/// Declares a change of a reference count at an address, as part of the code before it.
-#[track_caller]
-pub fn access_count(address: usize) {
-    let is_charging = simulation::with(|sim| {
-        if sim.is_charging() {
-            sim.me().at_once = true;
-        }
-        sim.is_charging()
-    });
-    if is_charging == Some(true) {
-        access::access_from(address, Access::Rmw);
-    }
-}
-
 /// Declares that the caller executes so many instructions here, beside the code that is spread over
 /// all accesses. `counted` says whether they are among the instructions that were counted of an
 /// operation.

@@ -4,7 +4,7 @@ use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{BiasedMutex, BiasedMutexGuard, Common, Mutex, at_once};
+use nextent_sync::{Arc, BiasedMutex, BiasedMutexGuard, Mutex, at_once};
 
 /// How a block's checksum is filled in, when a commit takes the block's image.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ impl Seal {
 
 /// A reference that keeps a block in memory. Several cores may use the same block in each
 /// operation, such as the upper nodes of a tree.
-pub type BlockRef = Common<MetaBlock>;
+pub type BlockRef = Arc<MetaBlock>;
 
 /// The journal's marks on a block, under the block's lock. `[cache.block]`
 pub(crate) struct BlockMarks {

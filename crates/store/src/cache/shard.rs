@@ -147,7 +147,7 @@ impl Cache {
     /// Drops a freed block that was not created anew.
     pub(crate) fn remove_forgotten(&self, block: &BlockRef) {
         let mut shard = self.shard(block.number()).lock();
-        let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| b.ptr_eq(block));
+        let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| Arc::ptr_eq(b, block));
         if is_it && block.lock().forgotten {
             shard.blocks.remove(&block.number().0);
             // Else the clock would hold the number twice when the block is created anew.
@@ -206,8 +206,9 @@ impl Shard {
     fn step(&mut self, used: bool) {
         let Some(no) = self.clock.pop_front() else { return };
         let Some(block) = self.blocks.get(&no) else { return };
-        let referenced = block.is_alone() && block.referenced.swap(false, Ordering::Relaxed);
-        let idle = block.is_alone() && (used || !referenced) && block.lock().is_clean();
+        let unshared = || Arc::strong_count(block) == 1;
+        let referenced = unshared() && block.referenced.swap(false, Ordering::Relaxed);
+        let idle = unshared() && (used || !referenced) && block.lock().is_clean();
         if idle {
             self.blocks.remove(&no);
         } else {

@@ -13,7 +13,7 @@ use super::log::LogExtent;
 use crate::cache::BlockRef;
 use crate::{Result, locks};
 use nextent_ondisk::Tid;
-use nextent_sync::{Condvar, Mutex, MutexGuard};
+use nextent_sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
 /// Blocks written under one hold of the write-back lock.
@@ -154,7 +154,7 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
 /// Writes the images that belong to `last` or older transactions.
 fn write_blocks(journal: &Journal, mut blocks: Vec<BlockRef>, last: Tid) -> Result<()> {
     blocks.sort_unstable_by_key(|block| block.number());
-    blocks.dedup_by(|one, other| one.ptr_eq(other));
+    blocks.dedup_by(|one, other| Arc::ptr_eq(one, other));
     for batch in blocks.chunks(BATCH) {
         let _guard = journal.queue.writeback();
         let mut images = Vec::with_capacity(batch.len());

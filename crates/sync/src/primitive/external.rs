@@ -13,9 +13,9 @@ pub(crate) use backend::simulated_thread_local as thread_local;
 pub(crate) use backend::{
     BiasedMutex, BiasedMutexGuard, BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard,
     Condvar, KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard,
-    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, SLOTS, access_bytes,
-    access_count, at_once, declare_instructions, interrupt_all as asymmetric_slow, on_workers,
-    slot_of_caller, slots_used, wait_for_last_access,
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, SLOTS, access_bytes, at_once,
+    declare_instructions, interrupt_all as asymmetric_slow, on_workers, slot_of_caller, slots_used,
+    wait_for_last_access,
 };
 
 // Named by the crate's public API.

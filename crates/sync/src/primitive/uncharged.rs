@@ -36,9 +36,6 @@ impl Operation {
 pub(crate) fn access_bytes(_: usize, _: usize, _: bool) {}
 
 #[inline(always)]
-pub(crate) fn access_count(_: usize) {}
-
-#[inline(always)]
 pub(crate) fn at_once() {}
 
 #[inline(always)]

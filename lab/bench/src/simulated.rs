@@ -4,14 +4,18 @@
 //! all threads together have made those that warm up and those that count, so that fast threads
 //! make more of them, as under a clock.
 
+mod device;
+
+pub use device::Device;
+
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, ImageSpec, Medium, OpError, Session, Target};
 use crate::workload::{Job, Params, PerWorkload, Step, Work, WorkerContext, choose_counted};
+use device::SimulatedDevice;
 use nextent::inodes::ROOT_INO;
-use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_device::MemoryDevice;
 use nextent_sim::{Found, Machine};
-use nextent_sync::{Duration, thread};
-use std::io;
+use nextent_sync::{Arc, Duration, thread};
 
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -37,6 +41,8 @@ pub struct Simulated {
     pub step: u64,
     /// Picoseconds at the beginning of each operation.
     pub entry: u64,
+    /// The device that holds the image.
+    pub device: Device,
 }
 
 /// How long a run is, and on what image.
@@ -48,8 +54,12 @@ pub struct Length {
     pub warm_up: u64,
     /// Operations of each core, on average, that count.
     pub operations: u64,
-    /// Blocks of a file of direct writes for each operation: fast threads need more of them.
+    /// Direct writes that the file has room for, for each operation: fast threads need more.
     pub blocks: u64,
+    /// Bytes of a direct write.
+    pub write: u64,
+    /// Direct writes of each thread in flight; with 1 the calls block.
+    pub depth: usize,
     /// Whether the threads' directories lie under the root, which spreads them over the groups.
     pub under_root: bool,
 }
@@ -59,12 +69,20 @@ impl Length {
     /// of the published figures had.
     #[must_use]
     pub fn of(operations: u64) -> Self {
-        Self { image: 256 << 30, warm_up: 256, operations, blocks: 4, under_root: false }
+        Self {
+            image: 256 << 30,
+            warm_up: 256,
+            operations,
+            blocks: 4,
+            write: 4096,
+            depth: 1,
+            under_root: false,
+        }
     }
 
     /// Bytes of a file of direct writes.
     fn file_bytes(&self, cores: usize) -> u64 {
-        self.blocks * (self.warm_up + self.operations) * cores as u64 * 4096
+        self.blocks * (self.warm_up + self.operations) * cores as u64 * self.write
     }
 }
 
@@ -108,12 +126,14 @@ impl Simulated {
 
     fn run_inside(&self) -> Result<Outcome, Failure> {
         let design = crate::designs::as_in_kernels(&self.design)?;
-        let image = Image::get(&ImageSpec {
+        let spec = ImageSpec {
             medium: Medium::Memory,
             bytes: self.length.image,
             bytes_per_inode: None,
             latency: Duration::ZERO,
-        })?;
+        };
+        let device = SimulatedDevice::new(MemoryDevice::new(spec.bytes), self.device);
+        let image = Image::on(Arc::new(device), &spec)?;
         let volume = image.open(design, COMMIT)?;
         let engine = match self.length.under_root {
             true => Engine::new(&volume, ROOT_INO),
@@ -123,7 +143,8 @@ impl Simulated {
         let file_bytes = if direct { self.length.file_bytes(self.cores) } else { 16 << 20 };
         // The files of the published containers are taken to lie in one directory.
         let shared = self.workload == "fallocate2";
-        let params = Params { file_bytes, bs: 4096, shared, ..Params::default() };
+        let Length { write, depth, .. } = self.length;
+        let params = Params { file_bytes, bs: write, depth, shared, ..Params::default() };
         let threads = Threads { target: &engine, params: &params, run: self };
         let done = choose_counted(&self.workload, threads)?;
         let outcome =
@@ -205,44 +226,5 @@ impl<T: Target> Threads<'_, T> {
         }
         nextent_sim::end_measurement();
         Ok((count, began.map_or(0, |began| nextent_sim::clock() - began)))
-    }
-}
-
-/// A device that costs the simulated cores nothing: it has locks and memory of its own.
-pub(crate) struct FreeDevice(MemoryDevice);
-
-impl FreeDevice {
-    pub(crate) fn new(memory: MemoryDevice) -> Self {
-        Self(memory)
-    }
-}
-
-impl BlockDevice for FreeDevice {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        nextent_sim::uncharged(|| self.0.read_at(offset, buf))
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        nextent_sim::uncharged(|| self.0.write_at(offset, buf))
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        nextent_sim::uncharged(|| self.0.flush())
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        nextent_sim::uncharged(|| self.0.discard(offset, len))
-    }
-
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        nextent_sim::uncharged(|| self.0.write_zeroes(offset, len))
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
     }
 }

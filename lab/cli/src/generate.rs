@@ -61,7 +61,9 @@ fn words(command: &str, id: &str) -> Option<Vec<String>> {
         }
         ("bench", "lock_kind") => fixed(&["sleep", "spin"]),
         ("bench", "targets") => fixed(&["engine", "dir:"]),
-        ("simulate", "machine") => fixed(&["kunpeng920", "epyc9654x2", "numaq16", "x440", "host"]),
+        ("simulate", "machine") => {
+            fixed(&["kunpeng920", "epyc9654x2", "numaq16", "x440", "xeon6140", "host"])
+        }
         _ => None,
     }
 }

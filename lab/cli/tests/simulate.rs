@@ -30,6 +30,19 @@ fn direct_writers_of_one_file_are_simulated() {
     assert!(text(&output).contains("dio-overwrite on kunpeng920"), "{output:?}");
 }
 
+/// A write waits for the device's latency and bus: 24.6 us for 4 KiB.
+#[test]
+fn direct_writers_wait_for_the_device() {
+    let args = ["dio-overwrite", "--machine", "xeon6140", "--cores", "1", "--operations", "64"];
+    let output = simulate(&[&args[..], &["--design", "ext4-6.3"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output);
+    let row = text.lines().find(|line| line.starts_with("ext4-6.3")).expect("a row of the design");
+    let rate = row.split_whitespace().nth(2).expect("a rate");
+    let rate: u64 = rate.parse().expect("a number");
+    assert!((20_000..40_600).contains(&rate), "{text}");
+}
+
 #[test]
 fn wrong_arguments_give_one_line_and_exit_code_2() {
     for args in [

@@ -71,6 +71,12 @@ pub fn slots_used() -> usize {
     simulation::with(|sim| sim.slots_used).unwrap_or(1)
 }
 
+/// Whether operations move the clocks now.
+#[must_use]
+pub fn is_charging() -> bool {
+    simulation::with(|sim| sim.is_charging()).unwrap_or(false)
+}
+
 /// Interrupts all cores, as membarrier(2) does: it takes as long as a wake-up.
 pub fn interrupt_all() {
     simulation::with(|sim| {

@@ -57,15 +57,8 @@ impl Image {
     /// The size is too small for a file system, or the file cannot be opened.
     pub(crate) fn get(spec: &ImageSpec) -> Result<Self, Failure> {
         let Medium::File(path) = &spec.medium else {
-            let device = MemoryDevice::new(spec.bytes);
-            #[cfg(feature = "simulated")]
-            let device = crate::simulated::FreeDevice::new(device);
-            let device: Arc<dyn BlockDevice> = Arc::new(device);
-            make(&*device, spec)?;
-            let image = Self { device };
-            // The simulated device has a latency of its own.
-            let late = !cfg!(feature = "simulated");
-            return Ok(if late { image.delayed(spec.latency) } else { image });
+            let image = Self::on(Arc::new(MemoryDevice::new(spec.bytes)), spec)?;
+            return Ok(image.delayed(spec.latency));
         };
         let missing = !path.exists();
         let size = if missing { spec.bytes } else { 0 };
@@ -79,6 +72,12 @@ impl Image {
             return Err(failure);
         }
         Ok(Self { device: Arc::new(device) }.delayed(spec.latency))
+    }
+
+    /// Creates a file system on an empty device.
+    pub(crate) fn on(device: Arc<dyn BlockDevice>, spec: &ImageSpec) -> Result<Self, Failure> {
+        make(&*device, spec)?;
+        Ok(Self { device })
     }
 
     fn delayed(self, latency: Duration) -> Self {

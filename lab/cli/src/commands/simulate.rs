@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// fallocate2, handles, churn or dio-overwrite
     #[arg(required_unless_present_any = ["validate", "calibrate"])]
     pub(crate) workload: Option<String>,
-    /// kunpeng920, epyc9654x2, numaq16, x440, host, or a TOML file
+    /// kunpeng920, epyc9654x2, numaq16, x440, xeon6140, host, or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "host")]
     pub(crate) machine: String,
     /// Numbers of cores, each at most 256 [default: 1,2,4,8,16,32,64]

@@ -41,7 +41,8 @@ pub(super) fn of(workload: &str, design: &str) -> Result<Counted, Failure> {
 /// The run that `cargo xtask` counts: searches get longer the more was freed since the last commit.
 pub(super) fn length(workload: &str) -> Length {
     let [warm_up, all] = if workload == "churn" { [300, 1300] } else { [4000, 12_000] };
-    Length { image: 1 << 30, warm_up, operations: all - warm_up, blocks: 1, under_root: true }
+    let operations = all - warm_up;
+    Length { image: 1 << 30, warm_up, blocks: 1, under_root: true, ..Length::of(operations) }
 }
 
 #[cfg(test)]

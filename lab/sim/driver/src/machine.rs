@@ -1,15 +1,16 @@
 //! Machines: their shape and constants, each with its source.
 
 use nextent_bench::Failure;
-use nextent_bench::simulated::{Length, Simulated};
+use nextent_bench::simulated::{Device, Length, Simulated};
 use serde::Deserialize;
 
 /// Machines that are built in.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 6] = [
     ("kunpeng920", include_str!("../../machines/kunpeng920.toml")),
     ("epyc9654x2", include_str!("../../machines/epyc9654x2.toml")),
     ("numaq16", include_str!("../../machines/numaq16.toml")),
     ("x440", include_str!("../../machines/x440.toml")),
+    ("xeon6140", include_str!("../../machines/xeon6140.toml")),
     ("host", include_str!("../../machines/host.toml")),
 ];
 
@@ -35,6 +36,7 @@ pub struct Machine {
     pub(crate) instruction: u64,
     /// Picoseconds from the call of an operation to the file system.
     entry: u64,
+    device: Device,
     model: nextent_sim::Machine,
 }
 
@@ -72,6 +74,10 @@ struct Constants {
     socket_ns: Option<Constant>,
     across_ns: Option<Constant>,
     wake_ns: Constant,
+    /// Latency of the device; none, if missing.
+    device_ns: Option<Constant>,
+    /// Time of the device's bus for 1 KiB; none, if missing.
+    device_kib_ns: Option<Constant>,
 }
 
 #[derive(Deserialize)]
@@ -144,6 +150,10 @@ impl Machine {
             spread,
             instruction,
             entry: ns_or(0, "entry_ns", &all.entry_ns)?,
+            device: Device {
+                latency: ns_or(0, "device_ns", &all.device_ns)?,
+                kib: ns_or(0, "device_kib_ns", &all.device_kib_ns)?,
+            },
             model: nextent_sim::Machine {
                 cores,
                 cluster,
@@ -189,6 +199,7 @@ impl Machine {
             step,
             // Handles are started inside of the file system, by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
+            device: self.device,
         }
     }
 }

@@ -1,5 +1,8 @@
-//! Every published figure of `fallocate2` beside the simulated one, and the ratios of 2003, of SDET
-//! and dbench, as `churn`.
+//! Published figures beside the simulated ones.
+//!
+//! - rates of `fallocate2` (mails 000 and 001)
+//! - ratios of SDET and dbench, as `churn` (mail 002)
+//! - ratios of direct writes into preallocated blocks, as `dio-overwrite` (mail 004)
 
 use crate::{Bench, Machine};
 use nextent_bench::published::{COUNTS, FIRST, MERGED};
@@ -13,8 +16,15 @@ const CLOSE: f64 = 0.25;
 /// Operations of a core: five rounds of `fallocate2`.
 const OPERATIONS: u64 = 640;
 /// Users' directories lie in different groups.
-const CHURN: Length =
-    Length { image: 256 << 30, warm_up: 256, operations: 200, blocks: 4, under_root: true };
+const CHURN: Length = Length {
+    image: 256 << 30,
+    warm_up: 256,
+    operations: 200,
+    blocks: 4,
+    write: 4096,
+    depth: 1,
+    under_root: true,
+};
 /// A script of SDET starts a program beside each file: fork, exec and exit took about a millisecond
 /// on a processor of 700 MHz.
 const PROGRAM: u64 = 500_000;
@@ -61,6 +71,36 @@ const RATIOS: [Ratios; 3] = [
         machine: "x440",
         between: 0,
         published: &[(32, 201.8), (256, 144.1)],
+    },
+];
+
+/// The jobs of mail 004, and the writes of each in flight.
+const JOBS: usize = 10;
+const DEPTH: usize = 10;
+/// A table of mail 004.
+struct DirectWrites {
+    table: &'static str,
+    /// The size of a write.
+    kib: u64,
+    /// Designs and writes a second. The others are compared with the first.
+    rates: &'static [(&'static str, f64)],
+}
+
+const DIRECT: [DirectWrites; 3] = [
+    DirectWrites {
+        table: "mail 004, Xeon 6140, 4 KiB, percent of ext4-6.3",
+        kib: 4,
+        rates: &[("ext4-6.3", 41_400.0), ("ext4-6.2", 11_100.0), ("ext4-7.0-dio", 52_900.0)],
+    },
+    DirectWrites {
+        table: "mail 004, Xeon 6140, 16 KiB, percent of ext4-6.3",
+        kib: 16,
+        rates: &[("ext4-6.3", 41_300.0), ("ext4-6.2", 11_100.0)],
+    },
+    DirectWrites {
+        table: "mail 004, Xeon 6140, 64 KiB, percent of ext4-6.3",
+        kib: 64,
+        rates: &[("ext4-6.3", 13_500.0), ("ext4-6.2", 11_200.0)],
     },
 ];
 
@@ -127,6 +167,7 @@ pub fn validate(tell: &mut dyn FnMut(&str)) -> Result<Validation, Failure> {
     for ratios in &RATIOS {
         tables.ratios(ratios)?;
     }
+    tables.direct()?;
     let mut cells = tables.cells;
     cells.sort_by(|a, b| b.error().abs().total_cmp(&a.error().abs()));
     Ok(Validation { cells })
@@ -184,6 +225,30 @@ impl Tables<'_> {
             last = Some((cores, simulated));
             let design = "ext3-2003".to_owned();
             self.cells.push(Cell { table, design, cores: scripts, published, simulated });
+        }
+        Ok(())
+    }
+}
+
+impl Tables<'_> {
+    /// Direct writes into preallocated blocks.
+    fn direct(&mut self) -> Result<(), Failure> {
+        let machine = Machine::get("xeon6140")?;
+        for DirectWrites { table, kib, rates } in DIRECT {
+            (self.tell)(table);
+            let mut base = None;
+            for &(design, rate) in rates {
+                let length = Length { write: kib << 10, depth: DEPTH, ..Length::of(OPERATIONS) };
+                let found = self.bench.run(&machine, ("dio-overwrite", design), JOBS, length, 0)?;
+                let Some((first, first_simulated)) = base else {
+                    base = Some((rate, found.ops_per_s));
+                    continue;
+                };
+                let published = 100.0 * rate / first;
+                let simulated = 100.0 * found.ops_per_s / first_simulated;
+                let design = design.to_owned();
+                self.cells.push(Cell { table, design, cores: JOBS, published, simulated });
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the kernel keeps of attributes, after changes of which no answer tells it.
 
 use crate::support::*;
-use nextent_testkit::need;
+use nextent_testkit::{Access, KernelMount, e2fs, need};
 use rustix::fs::FallocateFlags;
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use std::fs::{File, OpenOptions};
@@ -127,4 +127,65 @@ fn only_members_keep_the_set_group_bit() {
             }
         }
     }));
+}
+
+/// Commands in a directory, and whether they succeed.
+const FLAG_CHANGES: [(&str, bool); 17] = [
+    ("touch file", true),
+    ("mkdir dir", true),
+    ("chattr +i file", true),
+    ("chattr -p 0 file", true),
+    ("chattr -p 7 file", false),
+    ("chattr +A file", false),
+    ("touch file", false),
+    ("chattr -i file", true),
+    ("chattr +a file", true),
+    ("chattr -p 7 file", true),
+    ("touch file", true),
+    ("touch -d 2001-01-01 file", false),
+    ("chattr -a file", true),
+    ("chattr +x file", true),
+    ("chattr +x dir", true),
+    ("touch dir/file", true),
+    ("mkdir dir/dir", true),
+];
+
+/// Runs [`FLAG_CHANGES`], with or without changes of projects; the flags and projects afterwards.
+fn change_flags(root: &Path, projects: bool) -> String {
+    let run = |command: &str| {
+        let mut words = command.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).current_dir(root).env("LC_ALL", "C").output().unwrap()
+    };
+    let changes = FLAG_CHANGES.iter().filter(|(command, _)| projects || !command.contains("-p 7"));
+    for (number, (command, succeeds)) in changes.enumerate() {
+        let output = run(command);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), *succeeds, "{number}: {command}: {errors}");
+    }
+    String::from_utf8(run("lsattr -pd file dir dir/file dir/dir").stdout).unwrap()
+}
+
+/// Compares without the feature `project`, with which kernels without quotas refuse images.
+#[test]
+fn flags_and_projects_change_as_in_linux() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    for (feature, projects) in [("project", true), ("^project", false)] {
+        need!(e2fs::mke2fs(&image, 16 << 20, &["-F", "-t", "ext4", "-I", "256", "-O", feature]));
+        let mount = need!(Mount::new(&image, ""));
+        let ours = change_flags(mount.path(), projects);
+        mount.unmount();
+        e2fs::assert_clean(&image);
+        assert_eq!(ours.trim_start().starts_with('7'), projects, "{ours}");
+        assert_eq!(ours.matches('x').count(), 4, "{ours}");
+        if !projects {
+            std::fs::remove_file(&image).unwrap();
+            need!(e2fs::mke2fs(&image, 16 << 20, &["-t", "ext4", "-I", "256", "-O", feature]));
+            let mount = need!(KernelMount::new(&image, Access::ReadWrite));
+            let expected = change_flags(mount.path(), projects);
+            mount.unmount();
+            assert_eq!(ours, expected);
+        }
+    }
 }

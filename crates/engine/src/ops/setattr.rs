@@ -56,7 +56,10 @@ impl Inodes {
         if inode.snapshot().is_free() {
             return Err(Error::NotFound);
         }
-        let only_flags = SetAttr { flags: set.flags, ..SetAttr::default() } == *set;
+        // The project may change in the call that makes the file mutable.
+        let project =
+            set.project.filter(|_| set.flags.is_some_and(|new| new & flags::IMMUTABLE == 0));
+        let only_flags = SetAttr { flags: set.flags, project, ..SetAttr::default() } == *set;
         let only_now = only_flags
             || (set.mode.is_none()
                 && set.uid.is_none()
@@ -110,8 +113,21 @@ impl Inodes {
             if changed & (flags::IMMUTABLE | flags::APPEND) != 0 && !cred.privileged {
                 return Err(Error::Perm);
             }
-            let stored = flags::JOURNAL_DATA | flags::EXTENTS | flags::CASEFOLD | flags::DAX;
+            // A file that stays immutable keeps its other flags.
+            let frozen = old & new & flags::IMMUTABLE != 0;
+            if frozen && changed & flags::USER_MODIFIABLE != 0 {
+                return Err(Error::Perm);
+            }
+            let stored = flags::JOURNAL_DATA | flags::EXTENTS | flags::CASEFOLD;
             if changed & stored & flags::USER_MODIFIABLE & new != 0 {
+                return Err(Error::NotSupported);
+            }
+            let is_dir = inode.file_type() == Some(FileType::Directory);
+            let inline = if is_dir { 0 } else { flags::INLINE_DATA };
+            let not_dax = flags::ENCRYPT | flags::VERITY | flags::JOURNAL_DATA | inline;
+            if new & flags::DAX != 0 && old & not_dax != 0
+                || old & flags::DAX != 0 && new & not_dax != 0
+            {
                 return Err(Error::NotSupported);
             }
         }

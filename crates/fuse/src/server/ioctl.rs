@@ -25,8 +25,15 @@ const LABEL: usize = 256;
 const LONG: usize = 28;
 
 /// Inode flags of ext4, each with its flag of the long form.
-const LONG_FLAGS: [(u32, u32); 6] =
-    [(0x10, 0x8), (0x20, 0x10), (0x8, 0x20), (0x80, 0x40), (0x40, 0x80), (0x2000_0000, 0x200)];
+const LONG_FLAGS: [(u32, u32); 7] = [
+    (0x10, 0x8),
+    (0x20, 0x10),
+    (0x8, 0x20),
+    (0x80, 0x40),
+    (0x40, 0x80),
+    (0x2000_0000, 0x200),
+    (0x200_0000, 0x8000),
+];
 
 impl Server {
     /// Runs a call and returns its output.
@@ -48,8 +55,11 @@ impl Server {
             SET_FSXATTR => {
                 let known: u32 = LONG_FLAGS.iter().map(|pair| pair.0).sum();
                 let new = translate(word(input, 0)?, |pair| (pair.1, pair.0));
-                let flags = Some(self.getattr(node)?.flags & !known | new);
-                let project = Some(word(input, 12)?);
+                let attr = self.getattr(node)?;
+                let flags = Some(attr.flags & !known | new);
+                // The call has a project also where only flags are to change, and an immutable
+                // file refuses a change of its project.
+                let project = Some(word(input, 12)?).filter(|project| *project != attr.project);
                 self.set(who, node, &SetAttr { flags, project, ..SetAttr::default() })
             }
             GET_LABEL => {

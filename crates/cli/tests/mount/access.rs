@@ -57,6 +57,8 @@ do
     for i in $(seq 400); do grep -q " $PWD/m fuse" /proc/mounts && break; sleep .02; done
     grep -q " $PWD/m fuse" /proc/mounts || fail "no mount: $(cat log)"
     when="mounted"
+    # The mount exists a moment before its server reports.
+    for i in $(seq 400); do try $mounter $N status $PWD/m && break; sleep .02; done
     may $mounter yes "the status" $N status $PWD/m
     may 0 yes "the status" $N status $PWD/m
     may $other no "the status" $N status $PWD/m

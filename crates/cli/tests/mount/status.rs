@@ -1,11 +1,18 @@
 //! `nextent status`: counts of a mount, its socket, and the users that it answers.
 
-use crate::support::*;
-use nextent_testkit::{e2fs, need};
+use crate::support::{Mount, mkfs, run, text, wait_until};
+use nextent_testkit::{Skip, e2fs, need};
 use serde_json::Value;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// A mount whose server reports: the mount exists a moment before that.
+fn reporting(image: &Path, options: &str) -> Result<Mount, Skip> {
+    let mount = Mount::new(image, options)?;
+    wait_until("a report", || run(&["status", text(mount.path())]).status.success());
+    Ok(mount)
+}
 
 fn status(point: &Path) -> Value {
     let output = run(&["status", "--json", text(point)]);
@@ -31,7 +38,7 @@ fn socket(point: &Path) -> PathBuf {
 fn status_counts_what_the_mount_does() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, ""));
+    let mount = need!(reporting(&image, ""));
     let before = status(mount.path());
     assert_eq!(before["mountpoint"], text(mount.path()));
     assert_eq!(before["transport"], if crate::RINGS { "io_uring" } else { "/dev/fuse" });
@@ -65,7 +72,7 @@ fn status_counts_what_the_mount_does() {
 fn a_mount_for_reading_only_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, "ro"));
+    let mount = need!(reporting(&image, "ro"));
     assert_eq!(status(mount.path())["read_only"], true);
     assert_eq!(status(mount.path())["errors"]["journal"], Value::Null);
     mount.unmount();
@@ -76,7 +83,7 @@ fn a_mount_for_reading_only_says_so() {
 fn text_and_metrics_have_the_same_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, ""));
+    let mount = need!(reporting(&image, ""));
     for n in 0..50 {
         std::fs::write(mount.join(&format!("f{n}")), "x").unwrap();
     }
@@ -101,7 +108,7 @@ fn text_and_metrics_have_the_same_numbers() {
 fn only_the_owner_may_ask() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, "allow_other"));
+    let mount = need!(reporting(&image, "allow_other"));
     std::fs::set_permissions(mount.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let place = socket(mount.path());
     let parent = std::fs::metadata(place.parent().unwrap()).unwrap();
@@ -125,12 +132,12 @@ fn only_the_owner_may_ask() {
 fn a_socket_of_a_killed_server_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, ""));
+    let mount = need!(reporting(&image, ""));
     let place = socket(mount.path());
     assert!(place.exists());
     mount.kill();
     // Other mounts may get the same number, so nothing is said about the socket here.
-    let mount = need!(Mount::new(&image, ""));
+    let mount = need!(reporting(&image, ""));
     assert_eq!(status(mount.path())["pid"], mount.server());
     mount.unmount();
     e2fs::assert_clean(&image);

@@ -24,6 +24,14 @@ const TABLE: &[Exception] = &[
         name: "refused by coreutils: a directory to two places",
         holds: |_, theirs, _| theirs.text.contains("will not create hard link"),
     },
+    // A file with several names is named, and is in another source too: cp(1) -a removes its copy
+    // for a new one, and then links to the removed name.
+    Exception {
+        name: "refused by coreutils: a hard link to a copy that it removed",
+        holds: |_, theirs, _| {
+            theirs.code != 0 && theirs.text.split("; ").any(links_to_missing_name)
+        },
+    },
     // The order of attributes decides which of them fit.
     Exception {
         name: "refused by both: attributes without room",
@@ -62,6 +70,11 @@ const TABLE: &[Exception] = &[
         },
     },
 ];
+
+/// Whether cp(1) could not link to a name that it had made.
+fn links_to_missing_name(message: &str) -> bool {
+    message.contains("cannot create hard link") && message.ends_with(": No such file or directory")
+}
 
 /// The exception that applies to a step.
 pub(super) fn of(step: &Step, theirs: &Outcome, ours: &Outcome) -> Option<&'static str> {
@@ -227,6 +240,20 @@ mod tests {
         }
         let alone = vec![entry("a", What::Symlink(b"/out".to_vec()))];
         assert!(of_case(&adding("a", alone)).is_none());
+    }
+
+    #[test]
+    fn coreutils_links_to_a_copy_that_it_removed() {
+        let step = Step::new(Line::new(&["cp", "-a"]), Line::new(&["nextent", "cp", "-a"]));
+        let of = |code, text: &str| {
+            let outcome = |code, text: &str| Outcome { code, text: text.to_owned() };
+            of(&step, &outcome(code, text), &outcome(0, "")).is_some()
+        };
+        let link = "cp: cannot create hard link 'd/./e' to 'd/e'";
+        assert!(of(1, &format!("cp: other; {link}: No such file or directory")));
+        assert!(!of(1, &format!("{link}: File exists; cp: x: No such file or directory")));
+        assert!(!of(1, "cp: cannot stat 'x': No such file or directory"));
+        assert!(!of(0, &format!("{link}: No such file or directory")));
     }
 
     #[test]

@@ -33,6 +33,8 @@ mod memory;
 mod operations;
 #[path = "mount/options.rs"]
 mod options;
+#[path = "mount/overlay.rs"]
+mod overlay;
 #[path = "mount/shutdown.rs"]
 mod shutdown;
 #[path = "mount/stat.rs"]

@@ -18,6 +18,7 @@ mod log;
 mod memory;
 mod operations;
 mod options;
+mod overlay;
 mod shutdown;
 mod stat;
 mod status;

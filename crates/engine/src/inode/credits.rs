@@ -67,6 +67,11 @@ pub(crate) fn rename(entry: u32) -> u32 {
     entry + 4 * REMOVE_NAME + ORPHAN + 4 * INODE
 }
 
+/// The same, with a whiteout as the old name. A whiteout has no attributes.
+pub(crate) fn rename_leaving_whiteout(entry: u32) -> u32 {
+    rename(entry) + NEW_INODE + ORPHAN
+}
+
 /// Mapping a run of at most `blocks` new blocks of data, at most [`map::max_insert_len`]. Also for
 /// marking mapped blocks as written.
 pub(crate) fn insert_run(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {

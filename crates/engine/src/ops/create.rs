@@ -152,11 +152,7 @@ impl Inodes {
             .and_then(|()| finish(dir, &h, &inode))
             .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
-            fs.orphans.add(fs, &h, &inode);
-            inode.change(&h, Change::Names, |state| state.disk.links = 0);
-            inode.finish_creation();
-            drop(h);
-            truncate::reap(fs, &inode)?;
+            self.drop_new(h, &inode)?;
             return Err(error);
         }
         // Callers that know the number from an earlier file may open and release it meanwhile.
@@ -167,6 +163,15 @@ impl Inodes {
         }
         touch_dir(fs, &h, dir);
         Ok(inode)
+    }
+
+    /// Frees an inode that was created under `h` and got no name.
+    pub(super) fn drop_new(&self, h: Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+        self.fs.orphans.add(&self.fs, &h, inode);
+        inode.change(&h, Change::Names, |state| state.disk.links = 0);
+        inode.finish_creation();
+        drop(h);
+        truncate::reap(&self.fs, inode)
     }
 
     /// Whether `dir` may have another subdirectory.

@@ -1,10 +1,10 @@
-//! `rename(2)`: replacing, without replacing, or exchanging.
+//! `rename(2)`: replacing, without replacing, or exchanging; with a whiteout as the old name.
 //!
 //! Locks: first `volume.rename` if the directories differ. Only such a rename changes the shape of
 //! the tree, so ancestry read under that lock stays true. Then the directories, the ancestor first,
 //! else by number. Then the two files, directories first, else by number.
 
-use nextent_ondisk::inode::flags;
+use nextent_ondisk::inode::{device, flags};
 use nextent_ondisk::{Corrupt, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::{Arc, BiasedRwLockWriteGuard};
@@ -13,10 +13,19 @@ use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
 use crate::attr::Name;
 use crate::error::{Error, Result};
+use crate::inode::create::{NewInode, create};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, credits, truncate};
 use crate::ops::Inodes;
 use crate::{Access, Cred, FileType, RenameMode};
+
+/// What a rename leaves as the old name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// A character device with the number 0:0.
+    Whiteout,
+}
 
 /// One end of a rename.
 struct RenameEnd<'a> {
@@ -47,7 +56,26 @@ impl Inodes {
         to: impl Into<Name<'n>>,
         mode: RenameMode,
     ) -> Result<()> {
-        self.rename_name(cred, from.into(), to.into(), mode)
+        self.rename_name(cred, from.into(), to.into(), (mode, Leaves::Nothing))
+    }
+
+    /// As [`rename`](Self::rename), but leaves a whiteout as the old name, in the same transaction:
+    /// a character device with the number 0:0, no permissions, and the caller as its owner. By
+    /// whiteouts the upper layer of overlayfs hides files of lower layers.
+    ///
+    /// # Errors
+    /// Also [`Error::NoInodes`]; [`Error::Invalid`] with [`RenameMode::Exchange`].
+    pub fn rename_leaving_whiteout<'n>(
+        &self,
+        cred: &Cred,
+        from: impl Into<Name<'n>>,
+        to: impl Into<Name<'n>>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        if mode == RenameMode::Exchange {
+            return Err(Error::Invalid);
+        }
+        self.rename_name(cred, from.into(), to.into(), (mode, Leaves::Whiteout))
     }
 
     fn rename_name(
@@ -55,7 +83,7 @@ impl Inodes {
         cred: &Cred,
         from: Name<'_>,
         to: Name<'_>,
-        mode: RenameMode,
+        (mode, leaves): (RenameMode, Leaves),
     ) -> Result<()> {
         self.fs.check_writable()?;
         if [from.name, to.name].iter().any(|name| matches!(*name, b"." | b"..")) {
@@ -83,7 +111,7 @@ impl Inodes {
                 (RenameMode::Exchange, None) => return Err(Error::NotFound),
                 _ => {}
             }
-            let gone = self.rename_locked(cred, &old, &new, mode)?;
+            let gone = self.rename_locked(cred, &old, &new, (mode, leaves))?;
             Ok((
                 gone,
                 self.sync_entries_if_flagged(&old_dir).and(self.sync_entries_if_flagged(&new_dir)),
@@ -156,7 +184,7 @@ impl Inodes {
         cred: &Cred,
         old: &RenameEnd<'_>,
         new: &RenameEnd<'_>,
-        mode: RenameMode,
+        (mode, leaves): (RenameMode, Leaves),
     ) -> Result<Option<Arc<Inode>>> {
         let source = old.child.as_ref().ok_or_else(|| Error::NotFound)?;
         if new.child.as_ref().is_some_and(|target| target.ino == source.ino) {
@@ -180,10 +208,24 @@ impl Inodes {
             }
         }
         children.iter().try_for_each(|child| self.fs.complete_deferred_exclusive(child))?;
-        let h = self.fs.start(credits::rename(new.names.insert_credits()))?;
-        match (target, mode) {
-            (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
-            _ => self.replace(&h, old, new, source)?,
+        let entry = new.names.insert_credits();
+        let h = match leaves {
+            Leaves::Nothing => self.fs.start(credits::rename(entry))?,
+            Leaves::Whiteout => self.fs.start(credits::rename_leaving_whiteout(entry))?,
+        };
+        match (target, mode, leaves) {
+            (Some(target), RenameMode::Exchange, _) => {
+                self.exchange(&h, old, new, source, target)?;
+            }
+            (_, _, Leaves::Nothing) => self.replace(&h, old, new, source, None)?,
+            (_, _, Leaves::Whiteout) => {
+                let whiteout = self.make_whiteout(cred, &h, old)?;
+                if let Err(error) = self.replace(&h, old, new, source, Some(&whiteout)) {
+                    self.drop_new(h, &whiteout)?;
+                    return Err(error);
+                }
+                whiteout.finish_creation();
+            }
         }
         touch_dir(&self.fs, &h, old.dir);
         touch_dir(&self.fs, &h, new.dir);
@@ -256,12 +298,29 @@ impl Inodes {
         child.change(h, Change::Names, |state| touch_change(&self.fs, state));
     }
 
+    /// A new whiteout, which the caller names or drops.
+    fn make_whiteout(
+        &self,
+        cred: &Cred,
+        h: &Handle<'_>,
+        end: &RenameEnd<'_>,
+    ) -> Result<Arc<Inode>> {
+        // Replay of fast commits knows no new device beside a moved name.
+        h.bar_fast();
+        let new = NewInode { cred, kind: FileType::CharDevice, mode: 0, links: 1, name: end.name };
+        let whiteout = create(&self.fs, h, end.dir, &new)?;
+        whiteout.change(h, Change::Life, |state| state.disk.block = device::encode(0, 0));
+        Ok(whiteout)
+    }
+
+    /// Moves the source to the new name; `whiteout` gets the old name.
     fn replace(
         &self,
         h: &Handle<'_>,
         old: &RenameEnd<'_>,
         new: &RenameEnd<'_>,
         source: &Arc<Inode>,
+        whiteout: Option<&Arc<Inode>>,
     ) -> Result<()> {
         let fs = &self.fs;
         let kind = source.file_type().ok_or_else(|| Error::NotFound)?;
@@ -269,7 +328,10 @@ impl Inodes {
             Some(_) => new.names.replace(h, new.name, source.ino, kind)?,
             None => new.names.insert(h, new.name, source.ino, kind)?,
         }
-        old.names.remove(h, old.name)?;
+        match whiteout {
+            None => old.names.remove(h, old.name)?,
+            Some(left) => old.names.replace(h, old.name, left.ino, FileType::CharDevice)?,
+        }
         if let Some(target) = &new.child
             && self.drop_name(h, new.dir, target)
         {

@@ -144,14 +144,19 @@ impl Server {
         to: (u64, &[u8]),
         flags: u32,
     ) -> Result<()> {
-        let mode = match flags {
+        let whiteout = flags & libc::RENAME_WHITEOUT != 0;
+        let mode = match flags & !libc::RENAME_WHITEOUT {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno(libc::EINVAL)),
         };
         let (from, to) = ((inode(from.0)?, from.1), (inode(to.0)?, to.1));
-        Ok(self.volume.rename(&who.named(0), from, to, mode)?)
+        let cred = who.named(0);
+        match whiteout {
+            false => Ok(self.volume.rename(&cred, from, to, mode)?),
+            true => Ok(self.volume.rename_leaving_whiteout(&cred, from, to, mode)?),
+        }
     }
 
     /// Opens a file: counts the open, and refuses it where the file's flags forbid it.

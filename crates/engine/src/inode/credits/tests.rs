@@ -31,6 +31,7 @@ fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
         ("create", create(entry)),
         ("link", link(entry)),
         ("rename", rename(entry)),
+        ("rename, leaving a whiteout", rename_leaving_whiteout(entry)),
         ("create, replayed", FIRST_BLOCK + entry),
         ("tmpfile", TMPFILE),
         ("unlink", UNLINK),

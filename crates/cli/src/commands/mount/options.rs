@@ -108,6 +108,15 @@ writes its status there, as `nextent status` shows it.
 SIGTERM, SIGINT and SIGHUP end the server: it unmounts, after half a second although files are in
 use, and closes the file system.
 
+FUSE does not carry some calls. On a mount these are refused:
+
+  FIEMAP, as by filefrag(8)           unmount, and use `nextent stat IMAGE:/PATH`
+  fallocate(1) with collapse, insert  unmount, and use `nextent fallocate`
+  fsfreeze(8)                         unmount while the image is copied
+  keys of fscrypt                     mount with Linux's ext4; without the key, encrypted files can
+                                      be listed and removed
+  a second mount of the same image    `mount --bind`
+
 Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
 32 not mounted. With NOTIFY_SOCKET set, as by systemd for Type=notify, READY=1 reports the mount.";
 

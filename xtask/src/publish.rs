@@ -7,7 +7,7 @@
 //!    skipped.
 
 use crate::shell::{cargo, root};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The outcome of a check that found no fault.
 pub(crate) enum Outcome {
@@ -33,16 +33,52 @@ const NO_NETWORK: [&str; 5] = [
 /// Cargo's messages.
 pub(crate) fn check() -> Result<Outcome, String> {
     let names = published(&root().join("crates"));
+    // Cargo takes packages of the same version for unchanged, so nothing of an earlier check may be
+    // left.
+    forget_unpacked(&names);
+    let target = root().join("target/publish");
+    let _ = std::fs::remove_dir_all(&target);
+    let to = target.display().to_string();
     let packages = names.iter().flat_map(|name| ["-p", name]);
     // Sources that are not committed yet are checked too.
-    let local = ["package", "--offline", "--allow-dirty", "--quiet"];
+    let local = ["package", "--offline", "--allow-dirty", "--quiet", "--target-dir", &to];
     run(local.into_iter().chain(packages))?;
+    let _ = std::fs::remove_dir_all(&target);
     let registry = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty"];
     match run(registry) {
         Ok(()) => Ok(Outcome::Publishable),
         Err(text) if NO_NETWORK.iter().any(|part| text.contains(part)) => Ok(Outcome::Packaged),
         Err(text) => Err(text),
     }
+}
+
+/// Removes the unpacked packages of an earlier check.
+///
+/// `cargo package` unpacks packages that others depend on below its home, in a directory for each
+/// local registry (`-HASH`). It does not unpack a package of the same version again, and so would
+/// build with old sources.
+fn forget_unpacked(names: &[String]) {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let Some(sources) = home.map(|home| home.join("registry/src")) else { return };
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_local = |dir: &std::fs::DirEntry| dir.file_name().as_encoded_bytes().starts_with(b"-");
+    for registry in entries(&sources).filter(is_local) {
+        for package in entries(&registry.path()) {
+            let found = package.file_name();
+            let of_ours = names.iter().any(|name| is_version_of(&found.to_string_lossy(), name));
+            if of_ours {
+                // What cannot be removed shows as an error of the check.
+                let _ = std::fs::remove_dir_all(package.path());
+            }
+        }
+    }
+}
+
+/// Whether `package` is `name`, a dash and a version.
+fn is_version_of(package: &str, name: &str) -> bool {
+    let version = package.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 fn run<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
@@ -76,6 +112,13 @@ mod tests {
         let text = "[package]\nname = \"a\"\n";
         assert_eq!(name_if_published(text).as_deref(), Some("a"));
         assert_eq!(name_if_published(&format!("{text}publish = false\n")), None);
+    }
+
+    #[test]
+    fn a_version_follows_the_whole_name() {
+        assert!(is_version_of("nextent-0.1.0", "nextent"));
+        assert!(!is_version_of("nextent-store-0.1.0", "nextent"));
+        assert!(!is_version_of("serde-1.0.0", "nextent"));
     }
 
     #[test]

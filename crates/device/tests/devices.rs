@@ -5,6 +5,8 @@ use nextent_device::{
     BlockDevice, Buffer, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice,
     MemoryStock, OpKind, OpenError, Overlay, ReadOnly, RecordingDevice, Rule,
 };
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, thread};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -264,4 +266,45 @@ fn memory_from_a_stock_reads_as_zeros() {
     // Slabs of 64 chunks returned to the stock and were reused.
     let shown = format!("{stock:?}");
     assert!(!shown.contains("(0 ") && shown.ends_with("slabs)"), "{shown}");
+}
+
+/// A thread writes a number to the first chunk and then to the last. A snapshot that had the last
+/// write only would show a state that no power cut leaves.
+#[test]
+fn a_snapshot_is_of_one_moment() {
+    const CHUNKS: u64 = 400;
+    const CHUNK: u64 = 16 * 1024;
+    let device = Arc::new(MemoryDevice::new(CHUNKS * CHUNK));
+    for chunk in 0..CHUNKS {
+        device.write_at(chunk * CHUNK, &[0; 8]).unwrap();
+    }
+    let last = (CHUNKS - 1) * CHUNK;
+    let number = |device: &MemoryDevice, at| {
+        let mut bytes = [0; 8];
+        device.read_at(at, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let ended = Arc::new(AtomicBool::new(false));
+    let writer = thread::spawn({
+        let (device, ended) = (Arc::clone(&device), Arc::clone(&ended));
+        move || {
+            let mut n = 0u64;
+            while !ended.load(Ordering::Relaxed) {
+                n += 1;
+                device.write_at(0, &n.to_le_bytes()).unwrap();
+                device.write_at(last, &n.to_le_bytes()).unwrap();
+                // Both ends of a range of whole chunks, which closes the gate.
+                device.write_zeroes(CHUNK + 100, 3 * CHUNK).unwrap();
+            }
+        }
+    });
+    let torn = (0..3000).filter(|_| {
+        let copy = device.snapshot();
+        let (first, last) = (number(&copy, 0), number(&copy, last));
+        !(last == first || last + 1 == first)
+    });
+    let torn = torn.count();
+    ended.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert_eq!(torn, 0);
 }

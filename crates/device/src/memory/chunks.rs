@@ -178,7 +178,7 @@ impl Chunks {
         // A thread that shares its per-thread slot stays outside the gate, and a closed gate admits
         // no thread. Both use the lock.
         if slot.inside(&self.gate, &mut write).is_none() {
-            slot.change(&self.slabs, write);
+            self.gate.outside(|| slot.change(&self.slabs, write));
         }
     }
 

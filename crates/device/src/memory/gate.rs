@@ -14,6 +14,9 @@
 //! is inside while chunks are freed or shared. A thread that shares its slot with another one stays
 //! outside. The clearing of the mark (release) pairs with the closer's read (acquire), so the copy
 //! is complete. `sync/tests/loom_memory.rs` checks all executions.
+//!
+//! A thread that stays outside writes under the lock of the closing threads ([`Gate::outside`]). So
+//! no byte changes while the gate is closed, and a snapshot is of one moment.
 
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
@@ -28,7 +31,7 @@ pub(super) struct Gate {
     inside: PerCore<AtomicBool>,
     /// Store when opened: release. Load: acquire.
     closed: CachePadded<AtomicBool>,
-    /// Serializes the closing threads.
+    /// Serializes the closing threads, and the writes of threads outside.
     closer: Mutex<()>,
 }
 
@@ -60,6 +63,13 @@ impl Gate {
         let done = if self.closed.load(Ordering::Acquire) { None } else { copy() };
         mark.store(false, Ordering::Release);
         done
+    }
+
+    /// Calls `write` while the gate is open, for a thread that cannot enter.
+    #[cold]
+    pub(super) fn outside(&self, write: impl FnOnce()) {
+        let _open = self.closer.lock();
+        write();
     }
 
     /// Closes the gate and waits until no thread is inside.

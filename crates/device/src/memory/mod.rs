@@ -94,8 +94,8 @@ impl MemoryDevice {
 
     /// A device with the same bytes. It shares memory until either side is written.
     ///
-    /// The snapshot of each chunk is atomic. With concurrent writers, different chunks may be of
-    /// different times.
+    /// The snapshot is of one moment, also with concurrent writers: no byte changes meanwhile. Of a
+    /// write that runs then, it may have some chunks (16 KiB) only, as after a power cut.
     pub fn snapshot(&self) -> Self {
         let copy = Self::new(self.size);
         self.chunks.share_each(|chunk, held| copy.chunks.put(chunk, held));
@@ -212,6 +212,8 @@ impl BlockDevice for MemoryDevice {
             if len == CHUNK {
                 self.chunks.clear(chunk, closed.get_or_insert_with(|| self.chunks.close()));
             } else {
+                // A write waits for the gate.
+                closed = None;
                 self.chunks.write_present(chunk, |words| words.clear(within..within + len));
             }
             at += to_u64(len);

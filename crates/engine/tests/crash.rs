@@ -3,13 +3,12 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeFs, VolumeTree, close};
+use common::{Image, KINDS, VolumeFs, close};
 use nextent::inodes::Inodes;
 use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_ondisk::Incompat;
 use nextent_sync::{Arc, thread};
-use nextent_testkit::tree::walk;
 use nextent_testkit::{
     CutInfo, Explorer, PosixFs, append_with_promises, change_with_promises, check_changes,
     check_promises, e2fs, need, run_together,
@@ -17,21 +16,8 @@ use nextent_testkit::{
 
 /// Recovers one copy of `image` by an open and another by e2fsck. An error describes what is wrong.
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
+    common::check_cut(image, info, STEPS)?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let device = Arc::new(image.snapshot());
-    let volume = Inodes::open(device.clone(), &OpenOptions::default())
-        .map_err(|error| format!("open: {error}"))?;
-    check_promises(&VolumeFs(&volume), info)?;
-    check_changes(&VolumeFs(&volume), info, STEPS)?;
-    walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
-    volume.close().map_err(|error| format!("close: {error}"))?;
-    drop(volume);
-    let ours = dir.path().join("ours");
-    device.save(&ours).map_err(|error| error.to_string())?;
-    let report = e2fs::e2fsck(&ours).map_err(|skip| skip.to_string())?;
-    if !report.is_clean() {
-        return Err(format!("recovered by the engine: {report:?}"));
-    }
     let theirs = dir.path().join("theirs");
     image.save(&theirs).map_err(|error| error.to_string())?;
     let report = e2fs::e2fsck_recover(&theirs).map_err(|skip| skip.to_string())?;

@@ -7,17 +7,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::{Image, KINDS, VolumeFs, VolumeTree, close};
+use common::{Image, KINDS, VolumeFs, close};
 use nextent::OpenOptions;
 use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, Event, FileOptions, MemoryDevice, RecordingDevice};
 use nextent_ondisk::Incompat;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, thread};
-use nextent_testkit::tree::walk;
 use nextent_testkit::{
-    CutInfo, Explorer, PosixFs, Skip, append_with_promises, change_with_promises, check_changes,
-    check_promises, e2fs, need, run_together,
+    CutInfo, Explorer, PosixFs, Skip, append_with_promises, change_with_promises, e2fs, need,
+    run_together,
 };
 
 /// A device whose discards write bytes that nothing else writes, at once.
@@ -144,19 +143,7 @@ fn nothing_is_discarded_without_the_option() {
 const STEPS: usize = 25;
 
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let device = Arc::new(image.snapshot());
-    let volume = Inodes::open(device.clone(), &OpenOptions::default())
-        .map_err(|error| format!("open: {error}"))?;
-    check_promises(&VolumeFs(&volume), info)?;
-    check_changes(&VolumeFs(&volume), info, STEPS)?;
-    walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
-    volume.close().map_err(|error| format!("close: {error}"))?;
-    drop(volume);
-    let path = dir.path().join("image");
-    device.save(&path).map_err(|error| error.to_string())?;
-    let report = e2fs::e2fsck(&path).map_err(|skip| skip.to_string())?;
-    if report.is_clean() { Ok(()) } else { Err(format!("{report:?}")) }
+    common::check_cut(image, info, STEPS)
 }
 
 /// Power cuts while freed blocks are spoiled: all that a crash can bring back is whole.

@@ -57,7 +57,7 @@ fn the_old_name_becomes_a_device_with_number_zero() {
         rename(&volume, b"dir", b"other", RenameMode::NoReplace).unwrap();
         assert_whiteout(&volume, b"dir");
         assert_eq!(volume.lookup(&root, dir, b"moved").unwrap().ino, file);
-        // A whiteout can be replaced, and a moved file's fsync makes the whiteout durable, too.
+        // The whiteout keeps the name. An fsync of the moved file makes the whiteout durable, too.
         rename(&volume, b"other", b"dir", RenameMode::NoReplace).unwrap_err();
         volume.fsync(file).unwrap();
 

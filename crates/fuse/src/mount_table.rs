@@ -23,7 +23,7 @@ pub struct Mounted {
     kind: String,
     /// Its source, as the mount gave it.
     pub source: PathBuf,
-    /// The user who made it, for a mount of FUSE; else root.
+    /// The user that mounted it, by FUSE's option `user_id`; root (0) for other file systems.
     pub owner: u32,
 }
 

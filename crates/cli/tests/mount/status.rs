@@ -102,6 +102,7 @@ fn text_and_metrics_have_the_same_numbers() {
     let both = run(&["status", "--json", "--prometheus", text(mount.path())]);
     assert_eq!(both.status.code(), Some(2));
     mount.unmount();
+    e2fs::assert_clean(&image);
 }
 
 #[test]

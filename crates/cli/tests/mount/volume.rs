@@ -144,6 +144,7 @@ fn the_label_is_read_and_changed() {
     assert_eq!(ioctl(mount.path(), SET_LABEL, &mut label), Err(libc::EROFS));
     assert_eq!(trim(&mount, 0, u64::MAX, 0), Err(libc::EROFS));
     mount.unmount();
+    e2fs::assert_clean(&image);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use nextent_testkit::{Skip, e2fs};
 
 pub use fast_commit::{assert_durable, create_two_files, open_without_timer};
 pub use posix::{VolumeFs, errno};
-pub use recovery::{DurableFiles, check_aborted, check_recovery, error_count};
+pub use recovery::{DurableFiles, check_aborted, check_cut, check_recovery, error_count};
 pub use tree::VolumeTree;
 
 /// An image in a temporary directory, which is removed when this is dropped.

@@ -1,12 +1,13 @@
 //! Checks of a volume whose journal has stopped, and of its recovery.
 
-use super::VolumeFs;
+use super::{VolumeFs, VolumeTree};
 use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::Superblock;
 use nextent_sync::Arc;
-use nextent_testkit::{PosixFs, e2fs};
+use nextent_testkit::tree::walk;
+use nextent_testkit::{CutInfo, PosixFs, check_changes, check_promises, e2fs};
 use std::path::Path;
 
 /// The files whose fsync or sync has succeeded: path and contents.
@@ -73,5 +74,26 @@ pub fn check_recovery(image: MemoryDevice, durable: &DurableFiles, what: &str) {
     device.save(&path).unwrap();
     if let Ok(report) = e2fs::e2fsck(&path) {
         assert!(report.is_clean(), "{what}: recovered by the engine: {report:?}");
+    }
+}
+
+/// Recovers a copy of the crash image by an open; e2fsck must find nothing afterwards. Files were
+/// changed in `steps` ways each. An error describes what is wrong.
+pub fn check_cut(image: &MemoryDevice, info: &CutInfo, steps: usize) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let device = Arc::new(image.snapshot());
+    let volume = Inodes::open(device.clone(), &OpenOptions::default())
+        .map_err(|error| format!("open: {error}"))?;
+    check_promises(&VolumeFs(&volume), info)?;
+    check_changes(&VolumeFs(&volume), info, steps)?;
+    walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
+    volume.close().map_err(|error| format!("close: {error}"))?;
+    drop(volume);
+    let path = dir.path().join("image");
+    device.save(&path).map_err(|error| error.to_string())?;
+    let report = e2fs::e2fsck(&path).map_err(|skip| skip.to_string())?;
+    match report.is_clean() {
+        true => Ok(()),
+        false => Err(format!("recovered by the engine: {report:?}")),
     }
 }

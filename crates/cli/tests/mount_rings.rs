@@ -27,6 +27,8 @@ mod full;
 mod handles;
 #[path = "mount/kills.rs"]
 mod kills;
+#[path = "mount/log.rs"]
+mod log;
 #[path = "mount/memory.rs"]
 mod memory;
 #[path = "mount/operations.rs"]

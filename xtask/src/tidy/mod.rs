@@ -19,6 +19,7 @@ mod ranks;
 mod references;
 mod source;
 mod table;
+mod test_files;
 mod tree;
 mod words;
 
@@ -74,6 +75,7 @@ fn check(sources: &[Source]) -> Vec<Finding> {
         functions::check(source, &mut findings);
     }
     layers::check(sources, &mut findings);
+    test_files::check(sources, &mut findings);
     findings.sort();
     findings
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod access_times;
+mod attributes;
 mod blocks;
 mod coherence;
 mod contents;

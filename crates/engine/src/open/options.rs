@@ -10,7 +10,7 @@ use crate::policy::ErrorPolicy;
 
 /// Bounds of the default cache size.
 const LEAST_CACHE: u64 = 4 << 20;
-const MOST_CACHE: u64 = 96 << 20;
+const MOST_CACHE: u64 = 64 << 20;
 
 /// How a volume is opened: a builder, as [`std::fs::OpenOptions`].
 ///
@@ -107,7 +107,7 @@ impl OpenOptions {
     }
 
     /// Bytes of inodes and metadata blocks that the caches keep when nothing uses them. `None`, the
-    /// default, is an eighth of the available memory, from 4 to 96 MiB. What is open or waits for a
+    /// default, is an eighth of the available memory, from 4 to 64 MiB. What is open or waits for a
     /// commit comes on top, and 13 to 27 bytes for each
     /// [pinned](crate::inodes::Inodes::pin) inode.
     pub fn cache_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {

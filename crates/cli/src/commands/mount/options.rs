@@ -54,7 +54,7 @@ Options of -o, separated by commas; others are refused:
   sb=BLOCK              use the backup of the superblock at this block, in units of 1 KiB, and the
                         group descriptors behind it; the mount is then read-only
   cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
-                        memory of the system and the control group, at most 96m)
+                        memory of the system and the control group, at most 64m)
   log_level=LEVEL       the messages to write: error, warning or info; default: info in a log,
                         warning on standard error
   direct                bypass the host's page cache for the image

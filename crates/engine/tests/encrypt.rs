@@ -12,6 +12,10 @@ use std::path::Path;
 use common::{Image, VolumeFs, VolumeTree, close, errno};
 use nextent::inodes::{Access as Want, InodeNo, Inodes, ROOT_INO};
 use nextent::{Cred, Error, OpenOptions};
+use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_ondisk::Tid;
+use nextent_ondisk::fast_commit::FastCommit;
+use nextent_sync::{Arc, Duration};
 use nextent_testkit::tree::{Compare, HostDir, Kind, Stat, Tree, TreeSource, assert_same, walk};
 use nextent_testkit::{
     Access, HostFs, KernelMount, PosixFs, RenameFlags, Skip, XattrFlags, e2fs, need,
@@ -311,4 +315,87 @@ fn a_directory_that_the_flag_makes_encrypted() {
     fs.rmdir("/dir").unwrap();
     close(&volume);
     e2fs::assert_clean(&image.path());
+}
+
+/// Bytes of a record of the name `name` of `ino`: 3 creates the file, 4 adds, 5 removes the name.
+fn name_record(tag: u16, parent: InodeNo, ino: InodeNo, name: &str) -> Vec<u8> {
+    let len = u16::try_from(8 + name.len()).unwrap();
+    let head = [tag.to_le_bytes(), len.to_le_bytes()].concat();
+    let numbers = [parent.0.to_le_bytes(), ino.0.to_le_bytes()].concat();
+    [&head[..], &numbers, name.as_bytes()].concat()
+}
+
+/// The image after a power cut, with a fast commit of only `record`, in place of the one that `cut`
+/// has.
+fn with_fast_commit(cut: &MemoryDevice, record: &[u8]) -> Arc<MemoryDevice> {
+    let bytes = cut.to_bytes();
+    // Begins with a head record: a tag, a length, features, a transaction.
+    let is_head = |block: &&[u8]| block.starts_with(&[9, 0, 8, 0, 0, 0, 0, 0]);
+    let old = bytes.chunks(4096).find(is_head).expect("a fast commit");
+    let tid = Tid(u32::from_le_bytes(old[8..12].try_into().unwrap()));
+    let mut commit = FastCommit::new(4096);
+    commit.head(tid);
+    commit.push(record);
+    let at = bytes.chunks(4096).position(|block| is_head(&block)).unwrap() * 4096;
+    let made = cut.snapshot();
+    made.write_at(at as u64, &commit.finish(tid)).unwrap();
+    Arc::new(made)
+}
+
+/// Linux before 6.2 wrote names of encrypted directories in plain text. Such records cannot be
+/// replayed.
+#[test]
+fn fast_commits_of_names_in_encrypted_directories_are_refused() {
+    let args = ["-t", "ext4", "-b", "4096", "-J", "size=8", "-O", "encrypt,fast_commit"];
+    let image = need!(Image::make(64 << 20, &args));
+    let volume = image.open();
+    let fs = VolumeFs(&volume);
+    let old = "sixteen or more bytes";
+    for dir in ["/enc", "/plain"] {
+        fs.mkdir(dir, 0o755).unwrap();
+        fs.create(&format!("{dir}/{old}"), 0o644).unwrap();
+    }
+    fs.create("/file", 0o644).unwrap();
+    close(&volume);
+    drop(volume);
+    need!(e2fs::debugfs(&image.path(), true, &["sif /enc flags 0x80800"]));
+
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
+    let fs = VolumeFs(&volume);
+    let number = |path: &str| volume.resolve(&Cred::root(), path.as_bytes(), false).unwrap().ino;
+    let (enc, plain, file) = (number("/enc"), number("/plain"), number("/file"));
+    // The first fsync asks for fast commits from then on.
+    for at in [0, 4096, 8192] {
+        common::checkpoint_all(&volume);
+        fs.write("/file", at, &[1; 4096]).unwrap();
+        fs.fsync("/file").unwrap();
+    }
+    let cut = device.snapshot();
+    close(&volume);
+
+    let inside = number(&format!("/plain/{old}"));
+    for (tag, name, ino) in [(3, "new", file), (4, "sixteen or more more", file), (5, old, inside)]
+    {
+        let device = with_fast_commit(&cut, &name_record(tag, plain, ino, name));
+        let volume = Inodes::open(device.clone(), &options).unwrap();
+        assert_eq!(volume.recovery().fast_commits, 3, "{tag}");
+        let found = volume.lookup(&Cred::root(), plain, name.as_bytes());
+        assert_eq!(found.is_ok(), tag != 5, "{tag}");
+        drop(volume);
+
+        let device = with_fast_commit(&cut, &name_record(tag, enc, ino, name));
+        for read_only in [true, false] {
+            let options = options.clone().read_only(read_only);
+            let error = Inodes::open(device.clone(), &options).map(drop).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Unsupported(_)), "{tag}: {text}");
+            assert!(text.contains("encrypted directory") && text.contains("e2fsck -fy"), "{text}");
+        }
+        device.save(&image.path()).unwrap();
+        need!(e2fs::run("e2fsck", ["-fy", &image.path().to_string_lossy()]));
+        e2fs::assert_clean(&image.path());
+        close(&image.open());
+    }
 }

@@ -6,6 +6,9 @@
 //! - Blocks and inodes that records name are marked used first, so that blocks which the replay
 //!   itself allocates (directory blocks, map nodes) lie elsewhere.
 //! - Ranges of directories are skipped: their entries are replayed by name.
+//! - Records of names in encrypted directories are refused. Linux before 6.2 (and before fixes in
+//!   5.15 and 5.10) wrote such names in plain text, not as the directory stores them. Without the
+//!   key they cannot be encrypted. Later versions make a full commit instead.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +21,7 @@ use nextent_sync::Arc;
 
 use crate::FileType;
 use crate::alloc::{BlockRun, Privilege};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::object::{has_map, map_kind};
 use crate::inode::{Change, Fs, Inode, credits, truncate};
@@ -209,8 +212,26 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The directory of a record of a name.
+///
+/// # Errors
+/// [`Error::Unsupported`] for an encrypted directory.
+fn parent(fs: &Fs, name: &Name<'_>) -> Result<Arc<Inode>> {
+    let dir = fs.recorded(name.parent)?;
+    if dir.snapshot().has_any(flags::ENCRYPT) {
+        let text = format!(
+            "a fast commit has a name of the encrypted directory {} in plain text, as Linux before \
+             6.2 wrote it; recover the volume with e2fsck -fy",
+            name.parent.0
+        );
+        return Err(Error::Unsupported(Cause::new(text)));
+    }
+    Ok(dir)
+}
+
 fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
-    let (dir, child) = (fs.recorded(name.parent)?, fs.recorded(name.ino)?);
+    let dir = parent(fs, name)?;
+    let child = fs.recorded(name.ino)?;
     let kind = child.file_type().ok_or(Error::NotFound)?;
     let names = Names::of(fs, &dir);
     let h = fs.store.start(credits::FIRST_BLOCK + names.insert_credits())?;
@@ -225,7 +246,7 @@ fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
 }
 
 fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
-    let dir = fs.recorded(name.parent)?;
+    let dir = parent(fs, name)?;
     let names = Names::of(fs, &dir);
     if names.lookup(name.name)? != Some(name.ino) {
         return Ok(());

@@ -16,89 +16,88 @@ fn check(test: impl Fn() + Send + Sync + Clone + 'static) {
     check_pct(test, 1500, 3);
 }
 
-fn transfer_once(lock: &InodeRwLock, in_flight: &AtomicU32, exclusive: &AtomicU32, never: bool) {
-    let transfer = if never { lock.try_begin_transfer() } else { Some(lock.begin_transfer()) };
-    let Some(transfer) = transfer else { return };
-    in_flight.fetch_add(1, Ordering::SeqCst);
-    assert_eq!(exclusive.load(Ordering::SeqCst), 0);
-    in_flight.fetch_sub(1, Ordering::SeqCst);
-    drop(transfer);
+/// A lock, and what its holders do.
+struct Model {
+    lock: InodeRwLock,
+    in_flight: AtomicU32,
+    exclusive: AtomicU32,
+}
+
+impl Model {
+    fn new() -> Self {
+        let [in_flight, exclusive] = [AtomicU32::new(0), AtomicU32::new(0)];
+        Self { lock: InodeRwLock::new(), in_flight, exclusive }
+    }
+
+    /// A transfer, by a caller that excludes exclusive holders.
+    fn enter(&self) {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(self.exclusive.load(Ordering::SeqCst), 0);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn transfer_once(&self, never: bool) {
+        let lock = &self.lock;
+        let transfer = if never { lock.try_begin_transfer() } else { Some(lock.begin_transfer()) };
+        if transfer.is_some() {
+            self.enter();
+        }
+    }
+
+    /// A buffered call: a fast-path transfer if that is open, else the lock held shared.
+    fn buffered(&self) {
+        if let Some(_transfer) = self.lock.try_fast_transfer() {
+            return self.enter();
+        }
+        let held = self.lock.read();
+        self.lock.note_shared(&held);
+        self.enter();
+    }
+
+    fn hold_exclusively(&self, never: bool) {
+        let guard = if never { self.lock.try_write() } else { Some(self.lock.write()) };
+        let Some(_guard) = guard else { return };
+        self.exclusive.store(1, Ordering::SeqCst);
+        assert_eq!(self.in_flight.load(Ordering::SeqCst), 0);
+        self.exclusive.store(0, Ordering::SeqCst);
+    }
+
+    /// Runs `calls` on two threads, while the caller holds the lock exclusively `holds` times. The
+    /// second time it does not wait.
+    fn run(self, holds: u32, calls: fn(&Self, u32)) {
+        let model = Arc::new(self);
+        let threads: Vec<_> = (0..2)
+            .map(|t| {
+                let model = Arc::clone(&model);
+                thread::spawn(move || calls(&model, t))
+            })
+            .collect();
+        (0..holds).for_each(|n| model.hold_exclusively(n == 1));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(model.lock.try_write().is_some());
+    }
 }
 
 #[test]
 fn no_transfer_is_in_flight_during_an_exclusive_hold() {
     check(|| {
-        let lock = Arc::new(InodeRwLock::new());
-        let (count, exclusive) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let model = Model::new();
         // The fast path is open in half of the runs.
         if nextent_sync::shuttle::rand::Rng::r#gen(&mut nextent_sync::shuttle::rand::thread_rng()) {
-            lock.io().begin_locked();
-            lock.io().end();
+            model.lock.io().begin_locked();
+            model.lock.io().end();
         }
-        let threads: Vec<_> = (0..2)
-            .map(|t| {
-                let (lock, count, exclusive) =
-                    (Arc::clone(&lock), Arc::clone(&count), Arc::clone(&exclusive));
-                thread::spawn(move || {
-                    for n in 0..2 {
-                        transfer_once(&lock, &count, &exclusive, n == t);
-                    }
-                })
-            })
-            .collect();
-        for n in 0..2 {
-            let guard = if n == 0 { Some(lock.write()) } else { lock.try_write() };
-            let Some(_guard) = guard else { continue };
-            exclusive.store(1, Ordering::SeqCst);
-            assert_eq!(count.load(Ordering::SeqCst), 0);
-            exclusive.store(0, Ordering::SeqCst);
-        }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(lock.try_write().is_some());
+        model.run(2, |model, t| (0..2).for_each(|n| model.transfer_once(n == t)));
     });
-}
-
-/// A buffered call: a fast-path transfer if that is open, else the lock held shared.
-fn buffered(lock: &InodeRwLock, in_flight: &AtomicU32, exclusive: &AtomicU32) {
-    let enter = || {
-        in_flight.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(exclusive.load(Ordering::SeqCst), 0);
-        in_flight.fetch_sub(1, Ordering::SeqCst);
-    };
-    if let Some(_transfer) = lock.try_fast_transfer() {
-        return enter();
-    }
-    let held = lock.read();
-    lock.note_shared(&held);
-    enter();
 }
 
 #[test]
 fn buffered_calls_of_two_slots_open_the_fast_path() {
     check(|| {
-        let lock = Arc::new(InodeRwLock::new());
-        let (count, exclusive) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-        let threads: Vec<_> = (0..2)
-            .map(|t| {
-                let (lock, count, exclusive) =
-                    (Arc::clone(&lock), Arc::clone(&count), Arc::clone(&exclusive));
-                thread::spawn(move || {
-                    for _ in 0..4 {
-                        buffered(&lock, &count, &exclusive);
-                    }
-                    transfer_once(&lock, &count, &exclusive, t == 0);
-                })
-            })
-            .collect();
-        for n in 0..3 {
-            let guard = if n != 1 { Some(lock.write()) } else { lock.try_write() };
-            let Some(_guard) = guard else { continue };
-            exclusive.store(1, Ordering::SeqCst);
-            assert_eq!(count.load(Ordering::SeqCst), 0);
-            exclusive.store(0, Ordering::SeqCst);
-        }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(lock.try_write().is_some());
+        Model::new().run(3, |model, t| {
+            (0..4).for_each(|_| model.buffered());
+            model.transfer_once(t == 0);
+        });
     });
 }
 

@@ -7,6 +7,8 @@ mod attributes;
 mod blocks;
 #[path = "mount/contents.rs"]
 mod contents;
+#[path = "mount/device_blocks.rs"]
+mod device_blocks;
 #[path = "mount/ends.rs"]
 mod ends;
 #[path = "mount/full.rs"]

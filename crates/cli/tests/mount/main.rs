@@ -8,6 +8,7 @@ mod attributes;
 mod blocks;
 mod coherence;
 mod contents;
+mod device_blocks;
 mod ends;
 mod errors;
 mod faults;

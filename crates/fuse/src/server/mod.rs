@@ -11,6 +11,7 @@
 
 mod access_times;
 mod data;
+mod device_blocks;
 mod ioctl;
 mod listing;
 mod mappable;
@@ -69,6 +70,8 @@ pub struct Served {
     /// The kernel caches no contents of files, except mapped ones: each read and write is a
     /// request.
     pub uncached: bool,
+    /// Bytes on the block device before the volume.
+    pub device_offset: u64,
 }
 
 /// What a server knows of the kernel that sends it requests.

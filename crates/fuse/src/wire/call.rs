@@ -95,6 +95,7 @@ impl Call<'_> {
             Opcode::Fsync | Opcode::FsyncDir => self.fsync(),
             Opcode::Fallocate => self.fallocate(),
             Opcode::Lseek => self.lseek(),
+            Opcode::Bmap => self.bmap(),
             Opcode::CopyFileRange => self.copy_file_range(),
             Opcode::GetAttr => self.getattr(),
             Opcode::Statx => self.statx(),

@@ -1,7 +1,9 @@
 //! Requests that read and write contents of files.
 
 use super::call::Call;
-use super::layout::{CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut};
+use super::layout::{
+    BmapIn, BmapOut, CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
+};
 use crate::errno::{Errno, Result};
 use crate::server::{Reading, Writing};
 use nextent_num::{must_fit, to_usize};
@@ -56,6 +58,12 @@ impl Call<'_> {
         let arg: LseekIn = self.arg()?;
         let at = self.server.seek(self.node, arg.offset.cast_signed(), arg.whence.cast_signed())?;
         self.put(&LseekOut { offset: at.cast_unsigned() })
+    }
+
+    pub(super) fn bmap(&mut self) -> Result<usize> {
+        let arg: BmapIn = self.arg()?;
+        let block = self.server.device_block(self.node, arg.block, arg.block_size)?;
+        self.put(&BmapOut { block })
     }
 
     pub(super) fn copy_file_range(&mut self) -> Result<usize> {

@@ -67,6 +67,7 @@ opcodes! {
     Access = 34,
     Create = 35,
     Interrupt = 36,
+    Bmap = 37,
     Destroy = 38,
     Ioctl = 39,
     BatchForget = 42,
@@ -155,6 +156,8 @@ structures! {
     FallocateIn (32) { handle: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn (24) { handle: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut (8) { offset: u64 }
+    BmapIn (16) { block: u64, block_size: u32, padding: u32 }
+    BmapOut (8) { block: u64 }
     CopyIn (56) {
         handle: u64, offset: u64, node_out: u64, handle_out: u64, offset_out: u64, len: u64,
         flags: u64,
@@ -197,6 +200,7 @@ impl Opcode {
             Self::BatchForget => size_of::<BatchForgetIn>(),
             Self::Fallocate => size_of::<FallocateIn>(),
             Self::Lseek => size_of::<LseekIn>(),
+            Self::Bmap => size_of::<BmapIn>(),
             Self::CopyFileRange => size_of::<CopyIn>(),
             Self::Lookup | Self::ReadLink | Self::SymLink | Self::Unlink | Self::RmDir => 0,
             // The first request is read apart.
@@ -211,7 +215,7 @@ pub(super) fn follows_an_open(opcode: Opcode) -> bool {
     use Opcode as Op;
     match opcode {
         Op::Init | Op::Destroy | Op::Forget | Op::BatchForget | Op::Interrupt | Op::SyncFs => true,
-        Op::Read | Op::Write | Op::Fsync | Op::Flush | Op::Release => true,
+        Op::Read | Op::Write | Op::Fsync | Op::Flush | Op::Release | Op::Bmap => true,
         Op::ReadDir | Op::ReadDirPlus | Op::FsyncDir | Op::ReleaseDir => true,
         Op::Lookup | Op::GetAttr | Op::Statx | Op::SetAttr | Op::ReadLink => false,
         Op::SymLink | Op::MkNod => false,

@@ -135,6 +135,21 @@ fn contents() {
     let own = LseekIn { whence: libc::SEEK_DATA as u32, ..LseekIn::default() };
     let found: LseekOut = ask_ok(&server, Opcode::Lseek, file, &own, &[]);
     assert_eq!(found.offset, 0);
+    // Blocks of the device: of a whole block, of half a block, of two blocks, of an unwritten one.
+    let bmap = |node, block, block_size| {
+        let own = BmapIn { block, block_size, padding: 0 };
+        let answer = ask(&server, Opcode::Bmap, node, own.as_bytes(), &[]);
+        answer.map(|bytes| structure::<BmapOut>(&bytes).block)
+    };
+    let first = bmap(file, 4, 1024).expect("it has a block");
+    assert!(first > 0);
+    assert_eq!(bmap(file, 9, 512), Ok(2 * first + 1));
+    assert_eq!(bmap(file, 2, 2048), Ok(if first % 2 == 0 { first / 2 } else { 0 }));
+    for block in [0, 60, 1 << 40, u64::MAX] {
+        assert_eq!(bmap(file, block, 1024), Ok(0));
+    }
+    assert_eq!(bmap(file, 0, 0), Err(Errno(libc::EINVAL)));
+    assert_eq!(bmap(ROOT, 0, 1024), Err(Errno(libc::EINVAL)));
     let to = create(&server, b"copy\0").node;
     let own = CopyIn { offset: 4096, node_out: to, len: 4096, ..CopyIn::default() };
     let copied: WriteOut = ask_ok(&server, Opcode::CopyFileRange, file, &own, &[]);

@@ -98,6 +98,8 @@ A block device that root mounts has the type fuseblk: umount(8) waits until the 
 closed, and since Linux 6.18 sync(1), sync(2) and syncfs(2) make all changes durable. For image
 files, and before Linux 6.18, the kernel does not forward these calls. There, fsync(2) of a file or
 directory (`sync FILE`) makes changes durable, and so does the commit interval (commit=SECONDS).
+A fuseblk mount also takes swap files, written in full, without holes (dd, not fallocate), and
+answers the call FIBMAP, in units of the device's block size.
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 

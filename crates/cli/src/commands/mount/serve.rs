@@ -124,6 +124,7 @@ fn settings(
         minix_df: options.minix_df,
         // So that the server sees each read.
         uncached: options.uncached || has(MountFlag::StrictAtime),
+        device_offset: options.offset,
     };
     (setup, served)
 }

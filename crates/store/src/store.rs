@@ -8,6 +8,7 @@ use crate::journal::{
 use crate::{AdmissionFactory, Error, Result};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread::JoinHandle;
 use nextent_sync::{Arc, LockClass, Mutex};
 use std::time::Duration;
@@ -144,13 +145,20 @@ static THREADS: LockClass = LockClass::new("store.threads", 100);
 
 /// Metadata blocks and atomic changes to them, for all threads at once.
 ///
+/// A suspended store serves reads, and [`resume`](Self::resume) allows changes again.
+///
 /// Dropped without [`close`](Self::close), the store leaves the device as a crash would: a recovery
 /// restores all durable changes from the log.
 pub struct Store {
     cache: Arc<Cache>,
     journal: Arc<Journal>,
+    /// The threads that commit and checkpoint; none in a closed or suspended store. Held while the
+    /// store changes between these states. `[store.threads]`
     threads: Mutex<Vec<JoinHandle<()>>>,
-    read_only: bool,
+    /// Handles are refused. Relaxed: the journal refuses them too.
+    read_only: AtomicBool,
+    /// Whether [`resume`](Self::resume) can allow changes.
+    may_resume: bool,
 }
 
 impl Store {
@@ -170,6 +178,34 @@ impl Store {
         let mut store = Self::with_log(device, log, options);
         store.start_threads()?;
         Ok(store)
+    }
+
+    /// A store with a jbd2 journal that is suspended, see [`suspend`](Self::suspend). Writes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_journal`](Self::with_journal).
+    pub fn suspended_with_journal(
+        device: Arc<dyn BlockDevice>,
+        options: &StoreOptions,
+        spec: &JournalSpec,
+    ) -> Result<Self> {
+        let area = spec.area(&device, options.block_size)?;
+        let log = Log::Jbd2(Box::new(Jbd2Log::examine(area, &spec.form)?));
+        Ok(Self::suspended(device, log, options))
+    }
+
+    /// A store without a journal that is suspended, see [`suspend`](Self::suspend).
+    pub fn suspended_without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
+        Self::suspended(device, Log::InPlace, options)
+    }
+
+    fn suspended(device: Arc<dyn BlockDevice>, log: Log, options: &StoreOptions) -> Self {
+        let mut store = Self::with_log(device, log, options);
+        store.journal.begin_closed();
+        store.may_resume = true;
+        store
     }
 
     /// A store whose commits write blocks in place, for volumes without a journal.
@@ -193,13 +229,15 @@ impl Store {
         let cache = Arc::new(Cache::new(device, options.block_size, options.cache_bytes));
         let journal =
             Arc::new(Journal::new(cache.clone(), log, options.commit_interval, &options.admission));
-        Self { cache, journal, threads: Mutex::new(&THREADS, Vec::new()), read_only: true }
+        let threads = Mutex::new(&THREADS, Vec::new());
+        Self { cache, journal, threads, read_only: AtomicBool::new(true), may_resume: false }
     }
 
     /// Starts the threads that commit and checkpoint, and allows handles.
     fn start_threads(&mut self) -> Result<()> {
         self.threads = Mutex::new(&THREADS, journal::spawn(&self.journal)?);
-        self.read_only = false;
+        *self.read_only.get_mut() = false;
+        self.may_resume = true;
         Ok(())
     }
 
@@ -214,8 +252,14 @@ impl Store {
     }
 
     /// Whether handles are refused.
+    #[inline]
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether changes go through a log.
+    pub fn is_journaled(&self) -> bool {
+        self.journal.is_logged()
     }
 
     /// The metadata block `no`; read, and checked by `check`, if it was not in memory. Takes
@@ -251,7 +295,7 @@ impl Store {
     /// In debug builds, if the thread has a handle or holds a lock of a rank above a handle's.
     #[inline]
     pub fn start(&self, credits: u32) -> Result<Handle<'_>> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         self.journal.start(credits)
@@ -269,7 +313,7 @@ impl Store {
     /// As [`start`](Self::start).
     #[inline]
     pub fn with_handle<R>(&self, credits: u32, work: impl FnOnce(&Handle<'_>) -> R) -> Result<R> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         self.journal.with_handle(credits, work)
@@ -339,7 +383,7 @@ impl Store {
     ///
     /// `Aborted` after a journal error; `Io` if that one flush fails.
     pub fn sync_all(&self) -> Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         self.journal.sync_all()
@@ -347,7 +391,7 @@ impl Store {
 
     /// Asks for a commit without waiting for it.
     pub fn commit_soon(&self) {
-        if !self.read_only {
+        if !self.is_read_only() {
             self.journal.commit_soon();
         }
     }
@@ -398,7 +442,7 @@ impl Store {
     ///
     /// `Aborted` after a journal error; the store is not frozen then.
     pub fn freeze(&self) -> Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         self.journal.freeze()?;
@@ -443,7 +487,7 @@ impl Store {
     /// Ends all freezes, and refuses new ones with `ReadOnly`. For a caller that has changes to
     /// make before a [`close`](Self::close).
     pub fn end_freezes(&self) {
-        if !self.read_only {
+        if !self.is_read_only() {
             journal::end_freezes(&self.journal);
         }
     }
@@ -459,7 +503,7 @@ impl Store {
     /// `Aborted` or `Io`: the log then still holds the blocks that are not in place. A second call
     /// returns the same.
     pub fn close(&self) -> Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         // Held until the end: a second caller waits here.
@@ -471,6 +515,39 @@ impl Store {
             };
         }
         journal::close(&self.journal, std::mem::take(&mut *threads))
+    }
+
+    /// Like [`close`](Self::close), but the store then behaves like one for reading only, until
+    /// [`resume`](Self::resume). The caller does not suspend, resume and close concurrently.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    pub fn suspend(&self) -> Result<()> {
+        self.close()?;
+        self.read_only.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Allows changes in a suspended store: marks the log in use, starts the threads and admits
+    /// handles.
+    ///
+    /// # Errors
+    ///
+    /// `ReadOnly` for a store that was opened for reading only. `Io` or `Corrupt` if the log cannot
+    /// be marked; the store stays suspended then. `Aborted` after a journal error. `Io` if the
+    /// system has no thread to give; the journal is aborted then.
+    pub fn resume(&self) -> Result<()> {
+        let mut threads = self.threads.lock();
+        if !self.may_resume || !threads.is_empty() {
+            return Err(Error::ReadOnly);
+        }
+        self.journal.reopen()?;
+        *threads = journal::spawn(&self.journal).inspect_err(|error| {
+            self.abort(&error.to_string());
+        })?;
+        self.read_only.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }
 

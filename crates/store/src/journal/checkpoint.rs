@@ -101,6 +101,12 @@ impl CheckpointQueue {
         self.state.lock().stop = true;
         self.wake.notify_all();
     }
+
+    /// Undoes [`stop`](Self::stop), before the thread starts again.
+    pub(super) fn restart(&self) {
+        let mut state = self.state.lock();
+        (state.stop, state.wanted) = (false, false);
+    }
 }
 
 /// The checkpoint thread: waits for a request, checkpoints, and waits again.

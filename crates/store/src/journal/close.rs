@@ -15,6 +15,8 @@
 //!
 //! The last commit leaves the gate closed. An error in any step aborts the journal instead, so that
 //! all waiters get the cause; the log then keeps the blocks that are not in place.
+//!
+//! `Journal::reopen` undoes a close.
 
 use super::core::Journal;
 use super::gate::GateState;
@@ -27,6 +29,7 @@ use nextent_sync::thread::JoinHandle;
 pub(crate) fn end_freezes(journal: &Journal) {
     let mut control = journal.control.lock();
     control.closing = true;
+    control.closes += 1;
     control.freezes = 0;
     journal.wake.notify_all();
     journal.done.notify_all();

@@ -50,6 +50,9 @@ pub(super) struct Control {
     pub(super) frozen: bool,
     /// The store closes: freezes have ended and are refused.
     pub(super) closing: bool,
+    /// How often the store has begun to close: a thread that waits for a freeze may sleep until the
+    /// store is open again.
+    pub(super) closes: u64,
     /// No thread leads a commit any more, except the closing one, which makes the last.
     pub(super) stop: bool,
     /// When the last commit ended.
@@ -60,6 +63,19 @@ pub(super) struct Control {
     pub(super) fast: FastCallers,
     /// The commit thread sleeps until a commit led by another thread has ended.
     pub(super) commit_thread_waits: bool,
+}
+
+impl Control {
+    /// The state after a close that is undone: no request, no freeze. The last commit has refused
+    /// the fast commits that waited, but a caller may have come since.
+    fn restart(&mut self) {
+        (self.requested, self.starved) = (None, 0);
+        (self.freezes, self.frozen) = (0, false);
+        (self.closing, self.stop) = (false, false);
+        self.last_commit = Instant::now();
+        self.fast.refuse();
+        self.commit_thread_waits = false;
+    }
 }
 
 /// The journal of a store: admits handles to transactions, and makes transactions durable.
@@ -83,12 +99,14 @@ pub(crate) struct Journal {
     /// Wakes the committer: the last handle left a closed gate, or the callers it waits for came.
     pub(super) left: Condvar,
     pub(super) waiters: Waiters,
+    /// The journal refuses everything: it was aborted, or is closed.
     aborted: AtomicBool,
     /// Handles start by the slow path only: after an abort, or where the admission is replaced.
     /// Release and Acquire.
     slow_start: AtomicBool,
-    /// The abort is the orderly end. Release before `aborted` is set.
+    /// The journal is closed, and was not aborted before. Release before `aborted` is set.
     closed: AtomicBool,
+    /// Why the journal was aborted.
     cause: OnceLock<Arc<str>>,
     pub(super) interval: Duration,
     /// Credits that a transaction can hand out.
@@ -128,6 +146,7 @@ impl Journal {
             freezes: 0,
             frozen: false,
             closing: false,
+            closes: 0,
             stop: false,
             last_commit: Instant::now(),
             group: CommitGroup::default(),
@@ -561,6 +580,10 @@ impl Journal {
         self.gate.slots.used().any(|slot| slot.used.load(Ordering::Acquire))
     }
 
+    pub(crate) fn is_logged(&self) -> bool {
+        matches!(self.log, Log::Jbd2(_))
+    }
+
     pub(crate) fn capacity(&self) -> u32 {
         u32::try_from(self.capacity).unwrap_or(u32::MAX)
     }
@@ -581,16 +604,15 @@ impl Journal {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// The error every call gets after an abort.
+    /// The error that every call gets after an abort or a close.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_aborted() {
             return Ok(());
         }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::ReadOnly);
-        }
-        let cause = self.cause.get().cloned().unwrap_or_else(|| Arc::from("unknown cause"));
-        Err(Error::Aborted(cause))
+        // An abort sets the cause first, so without a cause the journal is closed, or was until a
+        // moment ago.
+        let cause = self.cause.get().filter(|_| !self.closed.load(Ordering::Acquire));
+        Err(cause.map_or(Error::ReadOnly, |cause| Error::Aborted(cause.clone())))
     }
 
     /// The first cause of an abort; none while the journal works and after an orderly end.
@@ -599,12 +621,62 @@ impl Journal {
         self.cause.get().filter(|_| !closed).map(|cause| cause.to_string())
     }
 
-    /// Stops the journal for good because the store is closed, unless it was aborted before.
+    /// Stops the journal because the store is closed, unless it was aborted before. Only
+    /// [`reopen`](Self::reopen) undoes that.
     pub(crate) fn close(&self) {
         if !self.is_aborted() {
             self.closed.store(true, Ordering::Release);
-            self.abort("closed");
+            self.refuse_all();
         }
+    }
+
+    /// Undoes a close: the log is in use again, and handles join from the next transaction on. The
+    /// caller then starts the threads, and no other thread closes or reopens meanwhile.
+    ///
+    /// | step | action |
+    /// |---|---|
+    /// | 1 | the log is marked in use; from then on a crash leaves a log to be replayed |
+    /// | 2 | requests and freezes from before the close are dropped |
+    /// | 3 | the journal refuses no more; handles that come wait at the frozen gate |
+    /// | 4 | the gate opens |
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `Corrupt`, or `Aborted` if the journal was aborted; it refuses everything then.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let tid = self.next_tid();
+        self.log.mark_used(tid)?;
+        self.queue.restart();
+        // The gate has been frozen since the last commit, so no handle is inside.
+        self.reset_budget();
+        let mut control = self.control.lock();
+        control.restart();
+        // A concurrent abort sets `cause`, then both flags. These swaps read its stores, and then
+        // `cause` is set here too, or its stores come after the swaps.
+        self.slow_start.swap(self.gate.replacement.get().is_some(), Ordering::AcqRel);
+        self.aborted.swap(false, Ordering::AcqRel);
+        self.closed.store(false, Ordering::Release);
+        if self.cause.get().is_some() {
+            drop(control);
+            self.refuse_all();
+            return self.check();
+        }
+        self.gate.open(tid);
+        self.done.notify_all();
+        Ok(())
+    }
+
+    /// Closes a journal that no thread has used yet.
+    pub(crate) fn begin_closed(&self) {
+        self.gate.freeze(self.running());
+        self.close();
+    }
+
+    /// The transaction that follows the last commit.
+    fn next_tid(&self) -> Tid {
+        let tid = self.running();
+        // A close without changes ends the running transaction itself.
+        if self.is_complete(tid) { tid.next() } else { tid }
     }
 
     /// Stops the journal for good because of `error`, and records that in the log.
@@ -615,10 +687,14 @@ impl Journal {
 
     /// Stops the journal for good. Later calls report the first cause.
     pub(crate) fn abort(&self, cause: &str) {
-        if self.cause.set(Arc::from(cause)).is_ok() {
-            self.aborted.store(true, Ordering::Release);
-            self.slow_start.store(true, Ordering::Release);
-        }
+        let _ = self.cause.set(Arc::from(cause));
+        self.refuse_all();
+    }
+
+    /// Refuses everything from now on, and wakes all threads that wait.
+    fn refuse_all(&self) {
+        self.aborted.store(true, Ordering::Release);
+        self.slow_start.store(true, Ordering::Release);
         let control = self.control.lock();
         self.wake.notify_all();
         self.done.notify_all();
@@ -639,13 +715,14 @@ impl Journal {
         }
         control.freezes += 1;
         self.wake.notify_all();
+        let closes = control.closes;
         while !control.frozen {
             if let Err(error) = self.check() {
                 control.freezes = control.freezes.saturating_sub(1);
                 return Err(error);
             }
             self.done.wait(&mut control);
-            if control.closing {
+            if control.closes != closes {
                 // The close has ended all freezes.
                 return Err(Error::ReadOnly);
             }

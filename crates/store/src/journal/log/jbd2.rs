@@ -37,6 +37,8 @@ struct LogEnds {
 pub(crate) struct Jbd2Log {
     area: JournalArea,
     format: TagFormat,
+    /// The features of the log while it is in use.
+    features: JournalFeatures,
     /// Seed of the blocks' checksums, if they have any.
     seed: Option<u32>,
     /// The circular log is `first..end`.
@@ -50,13 +52,20 @@ pub(crate) struct Jbd2Log {
 impl Jbd2Log {
     /// Takes over an empty log and marks it in use.
     pub(crate) fn open(area: JournalArea, use_: &JournalUse) -> Result<Self> {
+        let log = Self::examine(area, use_)?;
+        log.mark_used(log.first_tid)?;
+        Ok(log)
+    }
+
+    /// An empty log that is not in use: [`mark_used`](Self::mark_used) comes before the first
+    /// transaction. Writes nothing.
+    pub(crate) fn examine(area: JournalArea, use_: &JournalUse) -> Result<Self> {
         let mut sb = read_superblock(&area)?;
         check_features(sb.features())?;
         if sb.start() != 0 {
             let what = "the log is not empty: it must be replayed first".to_owned();
             return Err(Error::Corrupt { block: 0, what });
         }
-        clear_fast_commits(&area, &sb)?;
         let mut incompat = JournalFeatures::REVOKE;
         if use_.checksums {
             incompat |= JournalFeatures::CSUM_V3;
@@ -80,21 +89,31 @@ impl Jbd2Log {
         // One block is unused at either end.
         let fast = sb.features().has(JournalFeatures::FAST_COMMIT) && sb.fc_blocks() > 2;
         let fast = fast.then(|| FastArea::new(area.clone(), end + 1, sb.length() - 1));
-        fast.as_ref().map_or(Ok(()), FastArea::clear)?;
-        let first_tid = sb.sequence().next();
-        sb.set_tail(first, first_tid);
-        area.write_superblock(&sb.to_bytes())?;
-        area.flush()?;
         Ok(Self {
             format: TagFormat::new(sb.features()),
+            features: sb.features(),
             seed: use_.checksums.then(|| jbd2::checksum_seed(&sb.uuid())),
             first,
             end,
-            first_tid,
+            first_tid: sb.sequence().next(),
             ends: Mutex::new(&locks::LOG, LogEnds { sb, head: first, tail: first }),
             fast,
             area,
         })
+    }
+
+    /// Marks the empty log in use, for transactions from `tid` on, and flushes the device. No
+    /// thread commits.
+    pub(super) fn mark_used(&self, tid: Tid) -> Result<()> {
+        clear_fast_commits(&self.area, &read_superblock(&self.area)?)?;
+        self.fast.as_ref().map_or(Ok(()), FastArea::clear)?;
+        let mut ends = self.ends.lock();
+        let head = ends.head;
+        ends.sb.set_features(self.features);
+        ends.sb.set_tail(head, tid);
+        ends.tail = head;
+        self.area.write_superblock(&ends.sb.to_bytes())?;
+        self.area.flush()
     }
 
     pub(super) fn first_tid(&self) -> Tid {

@@ -130,6 +130,14 @@ impl Log {
         }
     }
 
+    /// Marks the empty log in use, for transactions from `tid` on.
+    pub(super) fn mark_used(&self, tid: Tid) -> Result<()> {
+        match self {
+            Log::InPlace => Ok(()),
+            Log::Jbd2(log) => log.mark_used(tid),
+        }
+    }
+
     /// Marks the log empty; `next` is the sequence that follows.
     pub(super) fn mark_clean(&self, flushes: &Flushes, next: Tid) -> Result<()> {
         match self {

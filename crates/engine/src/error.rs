@@ -64,6 +64,9 @@ pub enum Error {
     /// The volume is open for reading only.
     #[error("the volume is read-only")]
     ReadOnly,
+    /// The volume cannot be made writable while it is open.
+    #[error("the file system stays read-only: {0}")]
+    StaysReadOnly(#[source] Cause),
     /// No such name or inode.
     #[error("no such file or directory")]
     NotFound,

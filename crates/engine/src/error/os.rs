@@ -33,7 +33,7 @@ impl Error {
             | Self::DirectoryFull
             | Self::AttributesFull
             | Self::JournalTooSmall(_) => 28,
-            Self::ReadOnly | Self::Aborted(_) => 30,
+            Self::ReadOnly | Self::Aborted(_) | Self::StaysReadOnly(_) => 30,
             Self::TooManyLinks => 31,
             Self::Range => 34,
             Self::NameTooLong => 36,
@@ -68,7 +68,9 @@ impl Error {
             | Self::DirectoryFull
             | Self::AttributesFull
             | Self::JournalTooSmall(_) => ErrorKind::StorageFull,
-            Self::ReadOnly | Self::Aborted(_) => ErrorKind::ReadOnlyFilesystem,
+            Self::ReadOnly | Self::Aborted(_) | Self::StaysReadOnly(_) => {
+                ErrorKind::ReadOnlyFilesystem
+            }
             Self::TooManyLinks => ErrorKind::TooManyLinks,
             Self::NameTooLong => ErrorKind::InvalidFilename,
             Self::NotEmpty => ErrorKind::DirectoryNotEmpty,

@@ -119,6 +119,23 @@ impl Volume {
         self.inodes().close()
     }
 
+    /// Makes all changes durable and the image clean, and refuses changes from then on, through
+    /// this handle and all others. [`make_writable`](Self::make_writable) undoes it.
+    ///
+    /// # Errors
+    /// As [`Inodes::make_read_only`].
+    pub fn make_read_only(&self) -> Result<()> {
+        self.inodes().make_read_only()
+    }
+
+    /// Allows changes of a volume that was made read-only, or was opened for reading only.
+    ///
+    /// # Errors
+    /// As [`Inodes::make_writable`].
+    pub fn make_writable(&self) -> Result<()> {
+        self.inodes().make_writable()
+    }
+
     /// Makes all earlier changes durable.
     ///
     /// # Errors

@@ -226,6 +226,17 @@ impl InodeCache {
         all
     }
 
+    /// All cached inodes that something beside the cache references. Takes `[icache.shard]`, one
+    /// after another.
+    pub(crate) fn referenced(&self) -> Vec<Arc<Inode>> {
+        let of_shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let all = shard.groups.values().flat_map(|group| group.inodes.iter().flatten());
+            all.filter(|inode| Arc::strong_count(inode) > 1).map(Arc::clone).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
+    }
+
     /// All cached inodes for which `wanted` returns true. Takes `[icache.shard]`, one after
     /// another.
     pub(crate) fn select(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Arc<Inode>> {

@@ -87,11 +87,11 @@ impl Fs {
             self.note_abort(&damage);
             return error;
         }
-        match self.policy {
+        match self.policy() {
             ErrorPolicy::Continue => self.note(damage),
             ErrorPolicy::ReadOnly => {
                 self.note(damage);
-                self.set_read_only();
+                self.set_damaged();
             }
             ErrorPolicy::Abort => {
                 self.store.abort(&error.to_string());
@@ -135,7 +135,7 @@ impl Fs {
 
     /// Notes in place on the device, once, that the journal stopped. Allows no more changes.
     fn note_abort(&self, damage: &Damage) {
-        self.set_read_only();
+        self.set_damaged();
         if self.abort_noted.swap(true, Ordering::SeqCst) {
             return;
         }

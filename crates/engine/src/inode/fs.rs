@@ -4,7 +4,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields};
 use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Store};
-use nextent_sync::atomic::AtomicBool;
+use nextent_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use nextent_sync::{Arc, Duration, Mutex};
 
 use super::cache::{InodeCache, Shrink};
@@ -51,11 +51,15 @@ pub(crate) struct Fs {
     pub(crate) dir_index: Option<IndexInfo>,
     /// The constant fields of the superblock, which can be read without its lock.
     pub(crate) fixed: FixedSuper,
-    pub(crate) policy: ErrorPolicy,
+    /// The error policy's code. Relaxed: an error that a change of the policy races with may
+    /// follow either.
+    policy: AtomicU8,
     /// Learns of damage.
     pub(super) observer: DamageObserver,
     /// [volume.rename] Held while a directory moves between directories.
     pub(crate) rename: Mutex<()>,
+    /// [volume.trim] Held during a trim, so that a volume that becomes read-only waits for it.
+    pub(crate) trim: Mutex<()>,
     /// The phase, which says whether changes are refused. Relaxed: a change that misses it
     /// counts as an earlier one.
     phase: Phase,
@@ -117,9 +121,10 @@ impl Fs {
             clock: parts.clock,
             #[cfg(feature = "lab")]
             direct: parts.direct,
-            policy: parts.policy,
+            policy: AtomicU8::new(parts.policy.code()),
             observer: parts.observer,
             rename: Mutex::new(&locks::RENAME, ()),
+            trim: Mutex::new(&locks::TRIM, ()),
             phase: Phase::new(parts.read_only),
             damage: Mutex::new(&locks::DAMAGE, None),
             abort_noted: AtomicBool::new(false),
@@ -377,6 +382,16 @@ impl Fs {
         !self.phase.is_writable()
     }
 
+    /// What the volume does about damage.
+    pub(super) fn policy(&self) -> ErrorPolicy {
+        ErrorPolicy::of_code(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Changes what the volume does about damage from now on.
+    pub(crate) fn set_policy(&self, policy: ErrorPolicy) {
+        self.policy.store(policy.code(), Ordering::Relaxed);
+    }
+
     /// Refuses operations from now on. Deferred conversions are allowed until the store is closed.
     pub(crate) fn begin_closing(&self) {
         self.phase.begin_closing();
@@ -385,6 +400,34 @@ impl Fs {
     /// Refuses all changes from now on.
     pub(crate) fn set_read_only(&self) {
         self.phase.set_read_only();
+    }
+
+    /// Refuses all changes for good, because damage was found.
+    pub(super) fn set_damaged(&self) {
+        self.phase.set_damaged();
+    }
+
+    /// Whether changes are refused for good, because damage was found.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.phase.is_damaged()
+    }
+
+    /// Allows changes, unless damage was found.
+    pub(crate) fn set_writable(&self) {
+        self.phase.set_writable();
+    }
+
+    /// Waits for the writes to files, and the trims, that began before
+    /// [`begin_closing`](Self::begin_closing). None begins after that. Takes `[volume.trim]`, and
+    /// `[inode.rw]` of one file after another.
+    pub(crate) fn wait_for_writes(&self) {
+        drop(self.trim.lock());
+        // A writer gets its file from the cache: either it is found here, or it sees the phase.
+        for inode in self.cache.referenced() {
+            if inode.file_type() == Some(FileType::Regular) {
+                drop(inode.rw.write());
+            }
+        }
     }
 
     /// The present time, as an inode stores it.

@@ -4,6 +4,8 @@ use nextent_sync::LockClass;
 
 /// Moves of directories between directories, one at a time, so that no loop can form.
 pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
+/// Discards of free blocks.
+pub(crate) static TRIM: LockClass = LockClass::new("volume.trim", 88);
 /// A directory's entries, or a file's size and contents. Parents before children.
 pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
 /// Completing the deferred conversions of all files.

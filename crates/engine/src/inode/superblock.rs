@@ -57,6 +57,14 @@ impl SuperObject {
         change(&mut state.sb)
     }
 
+    /// Replaces the fields of a volume that no thread changes. The first transaction must then
+    /// [`change`](Self::change) them, because the block still has the old ones.
+    pub(crate) fn replace(&self, sb: Superblock) {
+        let mut state = self.state.lock();
+        debug_assert!(state.dirty.is_none(), "the superblock is part of a transaction");
+        state.sb = sb;
+    }
+
     /// Sets a feature that says that a structure is in use, unless it is set. A fast commit has no
     /// record for features, so this transaction needs a full one. A volume of revision 0 becomes
     /// one of revision 1, which has features.

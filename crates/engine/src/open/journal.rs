@@ -203,6 +203,20 @@ impl Located {
         Ok(())
     }
 
+    /// The suspended store that will log to this journal.
+    ///
+    /// # Errors
+    /// As [`check_size`](Self::check_size); a damaged journal.
+    pub(super) fn suspended_store(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+        options: &StoreOptions,
+    ) -> Result<Store> {
+        self.check_size(&device, geometry)?;
+        Ok(Store::suspended_with_journal(device, options, &self.spec(geometry))?)
+    }
+
     /// Opens the store that logs to this journal.
     pub(super) fn open_store(
         &self,

@@ -3,7 +3,7 @@
 use nextent_device::BlockDevice;
 use nextent_num::to_u64;
 use nextent_ondisk::superblock::{SECTOR, SUPER_OFFSET, SUPER_SIZE, state};
-use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
+use nextent_ondisk::{Compat, DiskTime, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 
@@ -13,13 +13,17 @@ use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
 use crate::inode::{Fs, FsParts};
-use crate::ops::Inodes;
+use crate::ops::{DEVICE_READ_ONLY, Inodes, ReadOnlyReasons};
 use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
 
 /// Why a volume with a backup of the superblock is open for reading only.
 const USES_BACKUP: &str =
     "it is opened with a backup of the superblock, with which fsck can repair it";
+
+const NOT_REPLAYED: &str = "its journal was not replayed; unmount it, and mount it read-write";
+const REPLAYED_IN_MEMORY: &str =
+    "its journal was replayed in memory only; unmount it, and mount it read-write";
 
 impl Inodes {
     /// Opens the volume on `device`. Unless `options` say otherwise this replays the journal and
@@ -52,6 +56,8 @@ pub(super) struct Found {
     pub(super) geometry: Arc<Geometry>,
     /// Why the volume can only be read, if it can only be read.
     pub(super) read_only: Option<String>,
+    /// Why it cannot be made writable while it is open, if it cannot.
+    pub(super) stays: Option<String>,
     /// Changes go to memory: the journal of a read-only volume was replayed there.
     pub(super) overlaid: bool,
 }
@@ -77,16 +83,20 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
             journal.check_size(&found.device, &found.geometry)?;
         }
         mark_mounted(&mut found, options, journal.is_some())?;
+    } else if dirty && found.stays.is_none() {
+        let text = if skip { NOT_REPLAYED } else { REPLAYED_IN_MEMORY };
+        found.stays = Some(text.to_owned());
     }
-    let store = store(&found, journal.as_ref(), options)?;
+    let store = store(&mut found, journal.as_ref(), options)?;
     let fs = build_layers(&found, store, journal.as_ref(), options)?;
-    fs.blocks.set_discard(options.discard && writable);
+    fs.blocks.set_discard(options.discard);
     orphans::prepare(&fs, writable)?;
     if writable {
         report.orphans = orphans::finish(&fs)?;
     }
     let journal_blocks = journal.map_or(0, |journal| journal.blocks());
-    Ok(Inodes::new(fs, found.read_only.clone(), journal_blocks, report))
+    let reasons = ReadOnlyReasons { opened: found.read_only, stays: found.stays };
+    Ok(Inodes::new(fs, reasons, journal_blocks, report))
 }
 
 /// Adds to the error about a damaged superblock which backup the check can use.
@@ -125,14 +135,16 @@ fn examine(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found
     {
         return Err(error.into());
     }
-    let read_only = match reason {
-        Some(reason) => Some(reason),
+    let backup = options.superblock.is_some();
+    let read_only = match &reason {
+        Some(reason) => Some(reason.clone()),
         None if options.read_only => Some("opened for reading only".to_owned()),
-        None if options.superblock.is_some() => Some(USES_BACKUP.to_owned()),
-        None if device.is_read_only() => Some("the device is read-only".to_owned()),
+        None if backup => Some(USES_BACKUP.to_owned()),
+        None if device.is_read_only() => Some(DEVICE_READ_ONLY.to_owned()),
         None => None,
     };
-    Ok(Found { device, sb, geometry, read_only, overlaid: false })
+    let stays = reason.or_else(|| backup.then(|| USES_BACKUP.to_owned()));
+    Ok(Found { device, sb, geometry, read_only, stays, overlaid: false })
 }
 
 pub(crate) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
@@ -174,8 +186,19 @@ fn io(op: &str, source: &std::io::Error) -> Error {
 
 /// Marks the volume in use on the device, so that the next open detects a crash.
 fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Result<()> {
-    let now = Clock::new(options.now).now().seconds.max(0).cast_unsigned();
-    let sb = &mut found.sb;
+    let now = Clock::new(options.now).now();
+    let counts = (found.sb.mnt_count.get(), found.sb.mounted_at());
+    mark_in_use(&mut found.sb, now, journaled);
+    if options.bypass_journal {
+        found.sb.mnt_count.set(counts.0);
+        found.sb.set_mounted_at(counts.1);
+    }
+    write_super(&*found.device, &mut found.sb)
+}
+
+/// Changes the fields of a superblock that is about to be in use.
+pub(super) fn mark_in_use(sb: &mut Superblock, now: DiskTime, journaled: bool) {
+    let now = now.seconds.max(0).cast_unsigned();
     let mut features = sb.features();
     if journaled {
         features.set(Incompat::RECOVER, true);
@@ -186,16 +209,14 @@ fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Re
         features.set(RoCompat::ORPHAN_PRESENT, true);
     }
     sb.set_features(features);
-    if !options.bypass_journal {
-        sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
-        sb.set_mounted_at(now);
-    }
+    sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
+    sb.set_mounted_at(now);
     sb.set_written_at(now);
-    write_super(&*found.device, sb)
 }
 
+/// Opens the store. That of a volume which is read-only for now is suspended.
 fn store(
-    found: &Found,
+    found: &mut Found,
     journal: Option<&journal::Located>,
     options: &OpenOptions,
 ) -> Result<Arc<Store>> {
@@ -206,15 +227,31 @@ fn store(
         admission: options.replacements.admission.clone(),
     };
     let device = Arc::clone(&found.device);
-    Ok(Arc::new(match journal {
+    if found.overlaid {
         // A journal replayed into memory: changes go to memory, too.
-        _ if found.overlaid => Store::without_journal(device, &store_options)?,
-        _ if found.read_only.is_some() => Store::read_only(device, &store_options),
-        Some(journal) if !options.bypass_journal => {
-            journal.open_store(device, &found.geometry, &store_options)?
+        return Ok(Arc::new(Store::without_journal(device, &store_options)?));
+    }
+    let journal = journal.filter(|_| !options.bypass_journal);
+    if found.read_only.is_none() {
+        return Ok(Arc::new(match journal {
+            Some(journal) => journal.open_store(device, &found.geometry, &store_options)?,
+            None => Store::without_journal(device, &store_options)?,
+        }));
+    }
+    if found.stays.is_none() {
+        let suspended = match journal {
+            Some(journal) => {
+                journal.suspended_store(Arc::clone(&device), &found.geometry, &store_options)
+            }
+            None => Ok(Store::suspended_without_journal(Arc::clone(&device), &store_options)),
+        };
+        match suspended {
+            Ok(store) => return Ok(Arc::new(store)),
+            // A damaged journal does not keep the volume from being read.
+            Err(error) => found.stays = Some(error.to_string()),
         }
-        _ => Store::without_journal(device, &store_options)?,
-    }))
+    }
+    Ok(Arc::new(Store::read_only(device, &store_options)))
 }
 
 pub(super) fn build_layers(
@@ -227,11 +264,8 @@ pub(super) fn build_layers(
     let (super_block, _) = geometry.super_location();
     let block = store.read::<Error>(super_block, |_| Ok(()))?;
     let sup = SuperObject::new(&geometry, block, found.sb.clone());
-    let policy = options.errors.unwrap_or(match found.sb.errors.get() {
-        2 => ErrorPolicy::ReadOnly,
-        3 => ErrorPolicy::Abort,
-        _ => ErrorPolicy::Continue,
-    });
+    let own = || ErrorPolicy::of_superblock(found.sb.errors.get());
+    let policy = options.errors.unwrap_or_else(own);
     let reserved = found.sb.reserved_blocks_count();
     let own = journal.map_or(&[][..], journal::Located::runs);
     let (data, choice) = (Arc::clone(&store), &options.replacements.blocks);
@@ -272,6 +306,12 @@ fn close(fs: &Fs) -> Result<()> {
     // Running handles join the last commit; later handles are refused.
     fs.store.close()?;
     fs.set_read_only();
+    mark_clean(fs)?;
+    completed
+}
+
+/// Marks the volume clean on the device. The log is empty.
+pub(super) fn mark_clean(fs: &Fs) -> Result<()> {
     let mut sb = fs.sup.snapshot();
     let mut features = sb.features();
     features.set(Incompat::RECOVER, false);
@@ -283,6 +323,5 @@ fn close(fs: &Fs) -> Result<()> {
     if sb.state.get() & state::ERROR == 0 {
         sb.state.set(sb.state.get() | state::VALID);
     }
-    write_super(&**fs.store.device(), &mut sb)?;
-    completed
+    write_super(&**fs.store.device(), &mut sb)
 }

@@ -10,6 +10,8 @@
 //! | mark the volume in use, outside of any transaction | yes | `lifecycle` |
 //! | build the layers from the journal to the inodes; nothing is read before it is needed | no | `lifecycle` |
 //! | free or truncate orphans, in transactions | yes | `orphans` |
+//!
+//! `remount` makes an open volume read-only, and writable again.
 
 mod backup;
 mod fast_commit;
@@ -17,6 +19,7 @@ mod journal;
 mod lifecycle;
 mod options;
 mod orphans;
+mod remount;
 mod replacements;
 mod replay;
 mod supported;

@@ -14,6 +14,8 @@ impl Inodes {
     /// conversions and removes `security.capability`, whichever user changes the file. `[inode.rw]`
     /// is held exclusively, and no handle.
     pub(super) fn begin_change(&self, inode: &Arc<Inode>) -> Result<()> {
+        // Under the lock, since the volume may have become read-only during the wait for it.
+        self.fs.check_writable()?;
         self.fs.complete_deferred_exclusive(inode)?;
         if !attributes::has_capability(&self.fs, inode) {
             return Ok(());

@@ -6,7 +6,7 @@ use nextent_ondisk::{Geometry, InodeNo, Superblock};
 use nextent_store::JournalStatistics;
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Fs, Shrink};
 use crate::recovered::Recovered;
 
@@ -19,7 +19,7 @@ pub const ROOT_INO: InodeNo = InodeNo(2);
 /// recovers what was synced.
 pub struct Inodes {
     pub(crate) fs: Arc<Fs>,
-    read_only_reason: Option<String>,
+    read_only: ReadOnlyReasons,
     /// Blocks of the journal; 0 without one.
     pub(crate) journal_blocks: u64,
     recovered: Recovered,
@@ -27,6 +27,18 @@ pub struct Inodes {
     closed: Mutex<bool>,
     /// `[volume.label]`
     pub(super) label: Mutex<()>,
+}
+
+/// Why a volume on a device that refuses writes is read-only.
+pub(crate) const DEVICE_READ_ONLY: &str = "the device is read-only";
+
+/// Why a volume was opened read-only.
+#[derive(Debug, Default)]
+pub(crate) struct ReadOnlyReasons {
+    /// Why it was opened read-only, if it was.
+    pub(crate) opened: Option<String>,
+    /// Why it cannot be made writable while it is open, if it cannot.
+    pub(crate) stays: Option<String>,
 }
 
 static CLOSE: LockClass = LockClass::new("volume.close", 85);
@@ -59,14 +71,14 @@ impl CacheUsage {
 impl Inodes {
     pub(crate) fn new(
         fs: Fs,
-        read_only_reason: Option<String>,
+        read_only: ReadOnlyReasons,
         journal_blocks: u64,
         recovered: Recovered,
     ) -> Self {
         let closed = Mutex::new(&CLOSE, false);
         let fs = Arc::new(fs);
         let label = super::label::lock();
-        Self { fs, read_only_reason, journal_blocks, recovered, closed, label }
+        Self { fs, read_only, journal_blocks, recovered, closed, label }
     }
 
     /// Runs `close` in the first call; later callers wait until it ends.
@@ -75,17 +87,41 @@ impl Inodes {
         if std::mem::replace(&mut *closed, true) { Ok(()) } else { close() }
     }
 
-    /// Whether changes fail: the volume was opened read-only, the error policy made it so, or the
-    /// journal stopped.
+    /// Runs `change` unless the volume is closed. Other callers, and a close, wait until it ends.
+    pub(crate) fn while_open(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        let closed = self.closed.lock();
+        if *closed { Err(Error::ReadOnly) } else { change() }
+    }
+
+    /// Whether the volume was opened read-only for as long as it is open.
+    pub(crate) fn is_read_only_for_good(&self) -> bool {
+        self.read_only.stays.is_some()
+    }
+
+    /// Why the volume cannot be made writable, if it cannot.
+    pub(crate) fn stays_read_only(&self) -> Option<String> {
+        match &self.read_only.stays {
+            Some(why) => Some(why.clone()),
+            None if self.fs.is_damaged() || self.fs.is_aborted() => {
+                Some("damage was found; unmount it, and check it with e2fsck".to_owned())
+            }
+            None if self.fs.store.device().is_read_only() => Some(DEVICE_READ_ONLY.to_owned()),
+            None => None,
+        }
+    }
+
+    /// Whether changes fail: the volume was opened or made read-only, the error policy made it so,
+    /// or the journal stopped.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.fs.is_read_only() || self.fs.is_aborted()
     }
 
-    /// Why the volume was opened read-only, as a sentence, if it was.
+    /// Why the volume was opened read-only, as a sentence, if it was and has not been made writable
+    /// since.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
-        self.read_only_reason.as_deref()
+        self.read_only.opened.as_deref().filter(|_| self.fs.is_read_only())
     }
 
     /// What opening the volume recovered.

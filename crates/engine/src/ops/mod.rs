@@ -45,6 +45,7 @@ pub use direct::{Attached, Done, Queue, Refused, Wait};
 pub use file::OpenFile;
 pub use fill::FillRun;
 pub use inodes::{CacheUsage, Inodes, ROOT_INO};
+pub(crate) use inodes::{DEVICE_READ_ONLY, ReadOnlyReasons};
 #[cfg(feature = "lab")]
 pub use probe::HandleProbe;
 

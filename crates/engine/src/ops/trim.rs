@@ -10,11 +10,13 @@ use crate::ops::Inodes;
 
 impl Inodes {
     /// Discards free runs of at least `min_len` bytes inside `range` (bytes of the volume). Returns
-    /// the number of bytes discarded. Skips blocks freed by changes that are not yet durable.
+    /// the number of bytes discarded. Skips blocks freed by changes that are not yet durable. One
+    /// call runs at a time. Takes `[volume.trim]`.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::NotSupported`] if the device cannot discard; its other errors.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
+        let _turn = self.fs.trim.lock();
         self.fs.check_writable()?;
         let block_size = self.fs.block_size();
         let first = range.start.div_ceil(block_size);

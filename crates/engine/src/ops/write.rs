@@ -188,6 +188,8 @@ impl Inodes {
         if contended {
             inode.rw.note_shared(&guard);
         }
+        // Under the lock, since the volume may have become read-only during the wait for it.
+        self.fs.check_writable()?;
         check_still_regular(inode)?;
         let end = offset + to_u64(data.len());
         let simple = inode.with(|state| {

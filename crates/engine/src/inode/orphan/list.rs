@@ -19,6 +19,10 @@ impl OrphanList {
         Self { members: Mutex::new(&locks::ORPHAN_LIST, Vec::new()) }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.lock().is_empty()
+    }
+
     /// Adds `inode` as the head.
     pub(super) fn add(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
         let mut members = self.members.lock();

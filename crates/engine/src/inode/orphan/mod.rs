@@ -39,6 +39,12 @@ impl Orphans {
         self.file.get()
     }
 
+    /// Whether there is no orphan.
+    pub(crate) fn is_empty(&self) -> bool {
+        let filed = |file: &OrphanFile| file.entries().is_empty();
+        self.list.is_empty() && self.file.get().is_none_or(filed)
+    }
+
     /// Makes `inode` an orphan unless it is one. The caller holds its `[inode.rw]` exclusively.
     pub(crate) fn add(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
         if inode.with(|state| state.orphan) != Orphan::No {

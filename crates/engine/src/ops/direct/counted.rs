@@ -114,6 +114,8 @@ impl Inodes {
         WriteTerms { wait, allocates }: WriteTerms,
     ) -> Result<Plan> {
         let mut plan = Plan::default();
+        // The transfer is counted by now: the volume may have become read-only before that.
+        self.fs.check_writable()?;
         check_still_regular(inode)?;
         if self.fs.needs_exclusive(cred, inode, wait)? {
             return Ok(plan);

@@ -1,0 +1,155 @@
+//! Makes an open volume read-only, and writable again.
+//!
+//! | state of the volume | store | phase | superblock on the device |
+//! |---|---|---|---|
+//! | writable | open | `Writable` | `RECOVER`; without a journal: not `VALID` |
+//! | read-only | suspended | `ReadOnly`, `Damaged` | clean, apart from noted damage |
+//!
+//! Invariant: while a volume is read-only its image is clean, and nothing is written to it.
+//!
+//! The thread that changes the state holds `[volume.close]`. It makes a volume read-only in these
+//! steps:
+//!
+//! | step | action | an operation that runs meanwhile |
+//! |---|---|---|
+//! | 1 | complete the deferred conversions of all files | is allowed |
+//! | 2 | enter the phase `Closing` | fails with `ReadOnly`, or goes on if it began before |
+//! | 3 | wait for writes to files, then complete deferred conversions again | ends |
+//! | 4 | suspend the store: it makes the last commit and a checkpoint, and marks the log empty | ends and is durable, or is refused a handle |
+//! | 5 | if there are orphans: resume the store, end with `Busy` | - |
+//! | 6 | enter the phase `ReadOnly`; mark the superblock clean; flush | - |
+//!
+//! And writable again:
+//!
+//! | step | action | a crash after it |
+//! |---|---|---|
+//! | 1 | mark the superblock in use; flush | leaves an empty log to be replayed |
+//! | 2 | resume the store: the log is in use, handles are admitted | as any crash |
+//! | 3 | change the superblock's fields in the first transaction | as any crash |
+//! | 4 | enter the phase `Writable` | as any crash |
+//!
+//! Step 3 is necessary because the superblock's block also has totals, which the allocator changes:
+//! a transaction with new totals and the old fields would clear `RECOVER`.
+
+use nextent_ondisk::RoCompat;
+
+use super::lifecycle::{mark_clean, mark_in_use, read_super, write_super};
+use super::orphans;
+use crate::error::{Cause, Error, Result};
+use crate::inode::Fs;
+use crate::ops::Inodes;
+use crate::policy::ErrorPolicy;
+
+/// Why a volume with orphans cannot be made writable.
+const UNFINISHED: &str = "it has files that its last use has not finished deleting; unmount it, \
+    and mount it read-write";
+
+impl Inodes {
+    /// Makes all changes durable and the image clean, and refuses changes from then on, like
+    /// [`close`](Self::close). [`make_writable`](Self::make_writable) undoes it. Does nothing if
+    /// the volume is read-only already.
+    ///
+    /// A concurrent operation either succeeds and becomes durable too, or fails with
+    /// [`Error::ReadOnly`]. Files stay open. This waits for writes in flight, also for those of a
+    /// [`Queue`](crate::inodes::Queue) that no thread completes. It does not wait for callers of
+    /// [`fill_data`](Self::fill_data).
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if files without a name are open or pinned; the volume stays writable then.
+    /// So it does if a deferred conversion fails. [`Error::Io`], [`Error::Aborted`]: the next open
+    /// recovers the image. [`Error::ReadOnly`] if the volume is closed.
+    pub fn make_read_only(&self) -> Result<()> {
+        self.while_open(|| match self.is_read_only_for_good() {
+            true => Ok(()),
+            false => make_read_only(&self.fs).map_err(|error| self.fs.report_error(error)),
+        })
+    }
+
+    /// Allows changes of a volume that [`make_read_only`](Self::make_read_only) made read-only, or
+    /// that was opened for reading only. Does nothing if the volume is writable.
+    ///
+    /// # Errors
+    /// [`Error::StaysReadOnly`] with the reason. [`Error::Io`]; the volume stays read-only.
+    /// [`Error::ReadOnly`] if the volume is closed.
+    pub fn make_writable(&self) -> Result<()> {
+        self.while_open(|| {
+            let outcome = match self.stays_read_only() {
+                Some(why) => Err(Error::StaysReadOnly(Cause::new(why))),
+                None => make_writable(&self.fs),
+            };
+            outcome.map_err(|error| self.fs.report_error(error))
+        })
+    }
+
+    /// Changes what the volume does about damage from now on. `None` is the superblock's policy.
+    pub fn set_error_policy(&self, policy: impl Into<Option<ErrorPolicy>>) {
+        let own = || ErrorPolicy::of_superblock(self.fs.sup.with(|sb| sb.errors.get()));
+        self.fs.set_policy(policy.into().unwrap_or_else(own));
+    }
+
+    /// Whether freed blocks are discarded from now on, see
+    /// [`OpenOptions::discard`](crate::OpenOptions::discard).
+    pub fn set_discard(&self, yes: bool) {
+        self.fs.blocks.set_discard(yes);
+    }
+}
+
+fn make_read_only(fs: &Fs) -> Result<()> {
+    if fs.store.is_read_only() {
+        return Ok(());
+    }
+    // A frozen volume would hold the last changes back forever.
+    fs.store.end_freezes();
+    complete_deferred(fs)?;
+    fs.begin_closing();
+    fs.wait_for_writes();
+    if let Err(error) = complete_deferred(fs) {
+        fs.set_writable();
+        return Err(error);
+    }
+    fs.store.suspend()?;
+    if !fs.orphans.is_empty() {
+        fs.store.resume()?;
+        fs.set_writable();
+        return Err(Error::Busy);
+    }
+    fs.set_read_only();
+    mark_clean(fs)
+}
+
+/// Completes the deferred conversions of all files. On a damaged volume they stay undone, as after
+/// a crash.
+fn complete_deferred(fs: &Fs) -> Result<()> {
+    match fs.complete_all_deferred() {
+        Err(_) if fs.is_damaged() => Ok(()),
+        done => done,
+    }
+}
+
+fn make_writable(fs: &Fs) -> Result<()> {
+    if !fs.store.is_read_only() {
+        return Ok(());
+    }
+    let device = &**fs.store.device();
+    let mut before = read_super(device)?;
+    if before.last_orphan.get() != 0 || before.features().has(RoCompat::ORPHAN_PRESENT) {
+        return Err(Error::StaysReadOnly(Cause::new(UNFINISHED)));
+    }
+    if fs.orphans.file().is_none() {
+        orphans::prepare(fs, true)?;
+    }
+    let mut sb = fs.sup.snapshot();
+    mark_in_use(&mut sb, fs.now(), fs.store.is_journaled());
+    write_super(device, &mut sb)?;
+    if let Err(error) = fs.store.resume() {
+        // The caller gets the first error.
+        let _ = write_super(device, &mut before);
+        return Err(error.into());
+    }
+    fs.sup.replace(sb);
+    let h = fs.store.start(1)?;
+    fs.sup.change(&h, |_| ());
+    drop(h);
+    fs.set_writable();
+    Ok(())
+}

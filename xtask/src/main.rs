@@ -7,6 +7,8 @@
 //! - `instructions [record | simulate]`: compares instructions of an operation with bounds.
 //! - `memory [FILES]`: measures resident memory of long runs: a walk over a mount, a large
 //!   fallocate.
+//! - `overlay [--minutes N] [--lower DIR]`: installs packages in an overlayfs above a mount, and
+//!   compares the upper layer with that above Linux's ext4.
 //! - `mutants [replay SEED [BUG]]`: runs random schedules, without and with each injected bug.
 //! - `miri`: runs the unsafe code of `sync` under Miri.
 //! - `dist`: makes the static program, man pages, completions, a Debian package.
@@ -27,6 +29,7 @@ mod instructions;
 mod memory;
 mod miri;
 mod mutants;
+mod overlay;
 mod publish;
 mod setup;
 mod shell;
@@ -38,7 +41,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [mount] [ROUNDS] | \
     dist | instructions [record | simulate] | memory [FILES] | \
-    mutants [replay SEED [BUG]] | miri | \
+    mutants [replay SEED [BUG]] | miri | overlay [--minutes N] [--lower DIR] | \
     differential [mkfs | copies] [--minutes N] [--seed SEED] | \
     fuzz [TARGET] [SECONDS]";
 
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),
         "memory" => memory::run(&args[1..]),
+        "overlay" => overlay::run(&args[1..]),
         "mutants" => mutants::run(&args[1..]),
         "miri" => miri::run(),
         "differential" => differential::run(&args[1..]),

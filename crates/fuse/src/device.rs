@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nextent_fuse_sys::{OP, clone_device};
 use nextent_num::must_fit;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Instant, now};
 use rustix::io::Errno as Os;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -111,8 +111,9 @@ impl Device {
     pub(crate) fn answer(&self, server: &Server, buf: &mut [u8], n: usize) -> io::Result<bool> {
         // The kernel sends no shorter message.
         let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { return Ok(false) };
+        let begin = now();
         let done = handle(server, &header, buf, n);
-        self.finish(&header, buf, done)
+        self.finish(server, (&header, begin), (buf, n), done)
     }
 
     /// [`answer`](Self::answer); if the request finds no space, another thread runs it again.
@@ -123,6 +124,7 @@ impl Device {
         waiters: &Arc<Waiters>,
     ) -> io::Result<()> {
         let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { return Ok(()) };
+        let begin = now();
         let done = handle(server, &header, buf, n);
         if is_full(&done) {
             let (device, server, mut message) =
@@ -130,22 +132,26 @@ impl Device {
             let waits = waiters.spawn(move || {
                 let done = retry_long(&server, || handle(&server, &header, &mut message, n));
                 // The threads that read see the error, too.
-                let _ = device.finish(&header, &message, done);
+                let _ = device.finish(&server, (&header, begin), (&message, n), done);
             });
             if waits {
                 return Ok(());
             }
         }
-        self.finish(&header, buf, done).map(drop)
+        self.finish(server, (&header, begin), (buf, n), done).map(drop)
     }
 
-    /// Sends the answer to a request, which lies in `buf`. Whether it has an answer.
+    /// Counts a request of `n` bytes that was read at `begin`, and sends its answer, which lies in
+    /// `buf`. Whether it has an answer.
     fn finish(
         &self,
-        header: &InHeader,
-        buf: &[u8],
+        server: &Server,
+        (header, begin): (&InHeader, Instant),
+        (buf, n): (&[u8], usize),
         done: Result<(usize, usize), Errno>,
     ) -> io::Result<bool> {
+        let len = done.map_or(0, |(from, _)| n - from);
+        wire::count(server, header.opcode, begin, (len, &done.map(|(_, len)| len)));
         if !wire::is_answered(header.opcode) {
             return Ok(false);
         }

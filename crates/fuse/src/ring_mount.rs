@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use nextent_fuse_sys::{Reply, Request, Ring};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, now};
 use zerocopy::FromBytes;
 
 use crate::Server;
@@ -159,6 +159,7 @@ impl RingThread {
         let Ok((header, _)) = InHeader::read_from_prefix(header) else {
             return Reply { error: -libc::EINVAL, len: 0 };
         };
+        let begin = now();
         let mut answer = || wire::answer(&self.server, &header, op, (&mut *payload, len));
         let mut answered = answer();
         if is_full(&answered) {
@@ -168,6 +169,7 @@ impl RingThread {
                 answer()
             });
         }
+        wire::count(&self.server, header.opcode, begin, (len, &answered));
         match answered {
             Ok(len) => Reply { error: 0, len },
             Err(error) => Reply { error: -error.0, len: 0 },

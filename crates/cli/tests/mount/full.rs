@@ -14,19 +14,6 @@ fn is_full(error: &Error) -> bool {
     error.kind() == ErrorKind::StorageFull
 }
 
-/// Allocates all space of the volume to a file; its length.
-fn take_all(file: &File) -> u64 {
-    let (mut len, mut step) = (0, 1 << 20);
-    while step >= 4096 {
-        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), len, step) {
-            Ok(()) => len += step,
-            Err(rustix::io::Errno::NOSPC) => step /= 2,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    len
-}
-
 /// Writes until that fails; the number of bytes that write(2) took.
 #[track_caller]
 fn write_until_full(file: &mut File, piece: usize) -> u64 {

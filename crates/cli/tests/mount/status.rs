@@ -1,11 +1,14 @@
 //! `nextent status`: counts of a mount, its socket, and the users that it answers.
 
-use crate::support::{Mount, mkfs, run, text, wait_until};
+use crate::support::{Mount, mkfs, run, take_all, text, wait_until};
 use nextent_testkit::{Skip, e2fs, need};
 use serde_json::Value;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A mount whose server reports: the mount exists a moment before that.
 fn reporting(image: &Path, options: &str) -> Result<Mount, Skip> {
@@ -64,6 +67,42 @@ fn status_counts_what_the_mount_does() {
     assert!(number(&after, "journal", "blocks") > 0 && number(&after, "journal", "log_blocks") > 0);
     let free = |status: &Value| number(status, "space", "free_blocks");
     assert_eq!(free(&before) - free(&after), 74, "300,000 bytes are 74 blocks");
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
+/// A write that waits for the blocks of a removed file runs several times. It counts once, by its
+/// final answer.
+#[test]
+fn a_write_that_waited_for_space_counts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "32m");
+    let mount = need!(reporting(&image, "direct_io"));
+    let waited = (0..20).any(|_| {
+        let big = File::create(mount.join("big")).unwrap();
+        let taken = take_all(&big);
+        assert!(taken > 16 << 20, "{taken}");
+        std::fs::remove_file(mount.join("big")).unwrap();
+        let next = File::create(mount.join("next")).unwrap();
+        let before = status(mount.path());
+        let closed = AtomicBool::new(false);
+        let (early, written) = std::thread::scope(|scope| {
+            let closed = &closed;
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                closed.store(true, Ordering::SeqCst);
+                drop(big);
+            });
+            let early = !closed.load(Ordering::SeqCst);
+            (early, next.write_all_at(&[1; 4096], 0))
+        });
+        let after = status(mount.path());
+        std::fs::remove_file(mount.join("next")).unwrap();
+        let more = |field| of(&after, "write", field) - of(&before, "write", field);
+        assert_eq!((more("count"), more("errors")), (1, u64::from(written.is_err())));
+        early && written.is_ok()
+    });
+    assert!(waited, "no write waited");
     mount.unmount();
     e2fs::assert_clean(&image);
 }

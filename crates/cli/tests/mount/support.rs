@@ -1,6 +1,7 @@
 //! A mount for a test, which is unmounted in any case.
 
 use nextent_testkit::{Skip, e2fs};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -97,6 +98,19 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "still not: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Allocates all space of the volume to a file; its length.
+pub(crate) fn take_all(file: &File) -> u64 {
+    let (mut len, mut step) = (0, 1 << 20);
+    while step >= 4096 {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), len, step) {
+            Ok(()) => len += step,
+            Err(rustix::io::Errno::NOSPC) => step /= 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    len
 }
 
 /// A server in the foreground, and its mount.
@@ -199,6 +213,11 @@ impl Mount {
     pub(crate) fn kill(mut self) {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
+    }
+
+    /// Whether the server has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.server.try_wait().unwrap().is_some()
     }
 
     /// Waits for the server's end.

@@ -2,7 +2,7 @@
 
 use nextent_fuse_sys::OP;
 use nextent_num::to_usize;
-use nextent_sync::now;
+use nextent_sync::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::{
@@ -26,7 +26,8 @@ pub(crate) struct Call<'a> {
 }
 
 /// Answers a request whose rest is the first `len` bytes of `body`. Writes the answer into `body`
-/// and returns its length; without [`is_answered`] the kernel expects none.
+/// and returns its length; without [`is_answered`] the kernel expects none. The caller counts the
+/// request by its final answer ([`count`]).
 pub(crate) fn answer(
     server: &Server,
     header: &InHeader,
@@ -37,16 +38,25 @@ pub(crate) fn answer(
         return Err(Errno(libc::ENOSYS));
     };
     let who = Caller { uid: header.uid, gid: header.gid };
-    let begin = now();
     let mut call = Call { server, who, pid: header.pid, node: header.node, op, body, len };
-    let answered = call.dispatch(opcode);
-    let bytes = match (opcode, &answered) {
+    call.dispatch(opcode)
+}
+
+/// Counts a request that was read at `begin`, with a rest of `len` bytes. Called once, with the
+/// final answer: a request that found no space may have run several times.
+pub(crate) fn count(
+    server: &Server,
+    number: u32,
+    begin: Instant,
+    (len, answered): (usize, &Result<usize>),
+) {
+    let Some(opcode) = Opcode::of(number) else { return };
+    let bytes = match (opcode, answered) {
         (Opcode::Write, Ok(_)) => len,
         (Opcode::Read, Ok(read)) => *read,
         _ => 0,
     };
-    server.counts.count(header.opcode, begin.elapsed(), answered.is_ok(), bytes);
-    answered
+    server.counts.count(number, begin.elapsed(), answered.is_ok(), bytes);
 }
 
 /// Splits a message: the common header, the argument structure, and the offset of the rest. Setting

@@ -18,6 +18,6 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{answer, is_answered, split};
+pub(crate) use call::{answer, count, is_answered, split};
 pub(crate) use init::{Agreed, Offer, PAYLOAD};
 pub(crate) use layout::{ForgetCachedOut, InHeader, Opcode, OutHeader};

@@ -36,12 +36,12 @@ impl Connection {
         let file = mount(point, setup, server.admission());
         let device = Device::new(file.map_err(|error| refused(&error, point))?);
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        let attachment = Arc::new(Attachment::new(point));
+        let attachment = Arc::new(Attachment::new(point, device.file()));
         let agreed = agree(&device, &server, setup, rings).inspect_err(|_| {
             attachment.abort();
         });
         let agreed = agreed.map_err(MountError::Refused)?;
-        mount_table::tune(attachment.point());
+        mount_table::tune(attachment.device());
         let device = Arc::new(device);
         let notices = Arc::downgrade(&device);
         server.connect(Kernel {

@@ -31,7 +31,12 @@ impl Mounted {
     /// The newest mount at the absolute path `point`; none without a mount or a table.
     #[must_use]
     pub fn at(point: &Path) -> Option<Self> {
-        find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+        find(&std::fs::read("/proc/self/mountinfo").ok()?, point, |_| true)
+    }
+
+    /// The newest mount of this crate at the absolute path `point`, also below other mounts.
+    pub(crate) fn of_this_crate(point: &Path) -> Option<Self> {
+        find(&std::fs::read("/proc/self/mountinfo").ok()?, point, Self::is_nextent)
     }
 
     /// Whether a server of this crate made it.
@@ -61,11 +66,18 @@ fn number(field: &[u8]) -> Option<(u64, u64)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// [`Mounted::at`], in a table whose newest mounts are last.
-fn find(table: &[u8], point: &Path) -> Option<Mounted> {
-    let fields = table.rsplit(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
-    let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
-    let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
+/// The newest mount at `point` that `fits`, in a table whose newest mounts are last.
+fn find(table: &[u8], point: &Path, fits: impl Fn(&Mounted) -> bool) -> Option<Mounted> {
+    let mut lines = table.rsplit(|byte| *byte == b'\n');
+    lines.find_map(|line| parse(line, point).filter(&fits))
+}
+
+/// The mount in a line of the table, if it is at `point`.
+fn parse(line: &[u8], point: &Path) -> Option<Mounted> {
+    let mut line = line.split(|byte| *byte == b' ');
+    if unescaped(line.clone().nth(4)?) != point.as_os_str().as_bytes() {
+        return None;
+    }
     let device = number(line.nth(2)?)?;
     // Optional fields, a dash, the type, the source, the options.
     let mut line = line.skip_while(|field| *field != b"-").skip(1);
@@ -96,8 +108,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// server, which sets it, too. Also enforces the mount's own share of dirty memory (1 % of the
 /// global limit), as most kernels do by default: that bounds the data that write(2) takes before
 /// the server sees it and can find that the volume is full.
-pub(crate) fn tune(point: &Path) {
-    if let Some(Mounted { device: (major, minor), .. }) = Mounted::at(point) {
+pub(crate) fn tune(device: Option<(u64, u64)>) {
+    if let Some((major, minor)) = device {
         // The second name is that of a mount of a block device.
         for kind in ["", "-fuseblk"] {
             let set = |name: &str, value: &str| {
@@ -119,8 +131,11 @@ mod tests {
     fn the_newest_mount_at_a_point() {
         let table = b"24 1 0:22 / /a rw - tmpfs none rw\n\
             25 1 0:23 / /a\\040b\\134c rw - fuse.nextent an\\040image rw,user_id=7,group_id=8\n\
-            26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n";
-        let at = |point: &str| find(table, Path::new(point));
+            26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n\
+            27 1 0:24 / /c rw - fuse.nextent old rw\n\
+            28 1 0:25 / /c rw - fuse.nextent new rw\n\
+            29 1 0:26 / /c rw - tmpfs none rw\n";
+        let at = |point: &str| find(table, Path::new(point), |_| true);
         let mounted = |device, kind: &str, source: &str, owner| {
             Some(Mounted { device, kind: kind.into(), source: source.into(), owner })
         };
@@ -129,8 +144,11 @@ mod tests {
         assert!(at("/a b\\c").unwrap().is_nextent() && !at("/a").unwrap().is_nextent());
         assert_eq!(at("/b"), None);
         assert_eq!(points(table, (0, 23)), [Path::new("/a b\\c")]);
-        assert_eq!(points(table, (0, 24)), [] as [&Path; 0]);
-        assert_eq!(find(b"26 1 x / /a rw", Path::new("/a")), None);
+        assert_eq!(points(table, (0, 99)), [] as [&Path; 0]);
+        assert_eq!(find(b"26 1 x / /a rw", Path::new("/a"), |_| true), None);
+        let ours = |point: &str| find(table, Path::new(point), Mounted::is_nextent);
+        assert_eq!(ours("/c"), mounted((0, 25), "fuse.nextent", "new", 0));
+        assert_eq!((ours("/a"), at("/c").unwrap().device), (None, (0, 26)));
         assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");
     }
 }

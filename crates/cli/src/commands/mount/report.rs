@@ -3,7 +3,7 @@
 
 use crate::commands::status::socket;
 use crate::log::{self, Level};
-use nextent_fuse::{BOUNDS, Mounted, RequestStatistics, Server};
+use nextent_fuse::{BOUNDS, RequestStatistics, Server};
 use nextent_sync::{Arc, Duration, Instant, Weak, now, thread};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
@@ -106,10 +106,9 @@ impl Drop for StatusSocket {
     }
 }
 
-/// Starts the thread that answers `nextent status` for the mount at `point`, a canonical path.
-/// Without it the mount works, so a failure is only printed.
-pub(super) fn listen(reporter: Arc<Reporter>, point: &Path) -> Option<StatusSocket> {
-    let mounted = Mounted::at(point)?;
+/// Starts the thread that answers `nextent status` for the mount with this device number. Without
+/// it the mount works, so a failure is only printed.
+pub(super) fn listen(reporter: Arc<Reporter>, device: (u64, u64)) -> Option<StatusSocket> {
     let serve = |(place, listener): (PathBuf, UnixListener)| {
         let answer = move || {
             listener.incoming().flatten().for_each(|client| answer(&reporter, client));
@@ -117,7 +116,7 @@ pub(super) fn listen(reporter: Arc<Reporter>, point: &Path) -> Option<StatusSock
         thread::Builder::new().name("nextent-status".to_owned()).spawn(answer)?;
         Ok(StatusSocket(place))
     };
-    match bind(mounted.device).and_then(serve) {
+    match bind(device).and_then(serve) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log::write(Level::Warning, &format!("no socket for `nextent status`: {error}"));

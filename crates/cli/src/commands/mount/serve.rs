@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         None => UtabEntry::new(&setup.source, &args.mountpoint),
     };
     // Before the caller knows that it may ask.
-    let status = report::listen(reporter, &point);
+    let status = attachment.device().and_then(|device| report::listen(reporter, device));
     match args.notify_when_mounted {
         true => background::leave()?,
         false => log::find_journal(),

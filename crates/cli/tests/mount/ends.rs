@@ -58,6 +58,36 @@ fn umount_returns_while_the_mount_is_bound_elsewhere() {
     assert_eq!(run(&["cat", &format!("{}:/sub/file", text(&image))]).stdout, b"text");
 }
 
+/// The server writes after the end of its mount. `umount` finds it by the mount's device number.
+#[test]
+fn umount_waits_for_the_server_whatever_its_source_is_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mut mount = need!(Mount::new(&image, "fsname=a name"));
+    wait_until("a report", || run(&["status", text(mount.path())]).status.success());
+    std::fs::write(mount.join("file"), vec![7; 4 << 20]).unwrap();
+    send("-STOP", mount.server());
+    let mut umount = nextent().args(["umount", text(mount.path())]).spawn().unwrap();
+    let mut early = None;
+    wait_until("unmounted", || {
+        early = umount.try_wait().unwrap();
+        early.is_some() || !is_mounted(mount.path())
+    });
+    send("-CONT", mount.server());
+    assert!(early.is_none_or(|status| !status.success()), "it did not wait");
+    if early.is_some() {
+        // Another program looked at the mount.
+        unmounts(mount.path());
+    }
+    let ended = umount.wait().unwrap();
+    assert!(early.is_some() || ended.success());
+    assert!(mount.has_ended(), "umount returned before the server");
+    assert!(mount.wait().success());
+    e2fs::assert_clean(&image);
+    let size = run(&["cat", &format!("{}:/file", text(&image))]).stdout.len();
+    assert_eq!(size, 4 << 20);
+}
+
 /// A mount namespace that holds a copy of one mount, and of no other mount of the tool.
 struct Namespace(Child);
 
@@ -284,6 +314,26 @@ fn a_mount_waits_for_the_server_of_the_last_one() {
     let info = || run(&["replay", text(source)]).status.success();
     wait_until("closed", info);
     e2fs::assert_clean(&image);
+}
+
+/// A server of a loop device has the image locked, under another name.
+#[test]
+fn a_mount_does_not_wait_for_a_mount_through_a_loop_device_or_under_another_name() {
+    for (through_loop, options) in [(true, ""), (false, "fsname=name")] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = mkfs(dir.path(), "64m");
+        let device = need!(through_loop.then(|| LoopDevice::attach(&image)).transpose());
+        let source = device.as_ref().map_or(image.as_path(), |device| &device.0);
+        let mount = need!(Mount::new(source, options));
+        let point = dir.path().join("point");
+        std::fs::create_dir(&point).unwrap();
+        let refused = run(&["mount", text(&image), text(&point)]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        mount.unmount();
+        assert!(said.contains("mounted on") && said.lines().count() == 1, "{said}");
+        assert_eq!(refused.status.code(), Some(32));
+        e2fs::assert_clean(&image);
+    }
 }
 
 #[test]

@@ -2,19 +2,30 @@
 //! durable.
 //!
 //! The kernel ends a FUSE mount without waiting for its server. The server then closes the image
-//! and holds the image's lock until it has. This module waits for that lock if the kernel has ended
-//! the connection. It does not wait while the mount is also attached elsewhere (bound to another
-//! directory, held by another mount namespace), since the server goes on then.
+//! and ends. This module waits for that, if the kernel has ended the connection. It does not wait
+//! while the mount is also attached elsewhere (bound to another directory, held by another mount
+//! namespace), since the server goes on then.
+//!
+//! | the server is found by | this module waits for |
+//! |---|---|
+//! | the socket of `nextent status`, which is named by the mount's device number | the end of the process |
+//! | the lock of the image, if that is the mount's source and there is no socket | the lock |
 
+use crate::commands::status::socket;
 use crate::failure::{Context, Failure, Result, complain};
 use crate::show;
 use nextent_device::{FileDevice, FileOptions, OpenError, User};
 use nextent_fuse::{Control, Detach, Mounted};
 use nextent_sync::{Duration, now, sleep};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::io::Error;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -101,6 +112,9 @@ fn absolute(place: &Path) -> std::io::Result<PathBuf> {
 
 /// The server of a mount, as it is known before the mount ends.
 struct Serving {
+    /// The process, if it reports its status.
+    process: Option<OwnedFd>,
+    /// The mount's source: the image, or another name.
     image: PathBuf,
     /// The processes that hold the image's lock.
     holders: Vec<u32>,
@@ -111,21 +125,31 @@ impl Serving {
     fn new(mounted: Mounted) -> Self {
         let control = Control::open(mounted.device);
         Self {
+            process: server_of(&mounted),
             holders: holders(&mounted.source).unwrap_or_default(),
             image: mounted.source,
             control,
         }
     }
 
+    /// Whether the server has not closed the image yet.
+    fn goes_on(&self) -> bool {
+        if let Some(process) = &self.process {
+            let mut fds = [PollFd::new(process, PollFlags::IN)];
+            return poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ended| ended == 0);
+        }
+        holders(&self.image).is_some_and(|holders| {
+            let is_other = |pid| !self.holders.contains(pid);
+            let later = !holders.is_empty() && !self.holders.is_empty();
+            // All others are servers of later mounts.
+            !(later && holders.iter().all(is_other))
+        })
+    }
+
     /// Waits until the server has closed the image, if it is going to.
     fn wait(&self, place: &Path) {
         let begun = now();
-        while let Some(holders) = holders(&self.image) {
-            let is_other = |pid| !self.holders.contains(pid);
-            if !holders.is_empty() && !self.holders.is_empty() && holders.iter().all(is_other) {
-                // The server of a later mount.
-                return;
-            }
+        while self.goes_on() {
             let connected = self.control.as_ref().is_some_and(Control::is_connected);
             if connected && begun.elapsed() > IN_USE_AFTER {
                 return;
@@ -141,6 +165,14 @@ impl Serving {
             sleep(PERIOD);
         }
     }
+}
+
+/// The process that serves a mount. The socket may be that of a server that was killed: then it
+/// refuses the connection.
+fn server_of(mounted: &Mounted) -> Option<OwnedFd> {
+    let places = socket::candidates(mounted.owner, mounted.device);
+    let client = places.into_iter().find_map(|place| UnixStream::connect(place).ok())?;
+    pidfd_open(socket_peercred(&client).ok()?.pid, PidfdFlags::empty()).ok()
 }
 
 /// The visible processes that hold the lock of `image`; none if it can be opened, or cannot for

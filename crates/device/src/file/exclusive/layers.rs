@@ -82,6 +82,20 @@ impl Loop {
     }
 }
 
+/// `node` and the loop devices over it, also over each other.
+pub(super) fn with_loops_over(node: Node) -> Vec<Node> {
+    let loops = Loop::all();
+    let mut nodes = vec![node];
+    let mut next = 0;
+    while let Some(below) = nodes.get(next).copied() {
+        let over = loops.iter().filter(|over| over.backing == Some(below));
+        let over: Vec<_> = over.map(|over| Node::Block(over.device)).collect();
+        nodes.extend(over.into_iter().filter(|one| *one != below && *one != node));
+        next += 1;
+    }
+    nodes
+}
+
 /// The sysfs directory of a block device.
 pub(super) fn sys_path(device: u64) -> PathBuf {
     let (major, minor) = (device_number::major(device), device_number::minor(device));

@@ -206,16 +206,37 @@ pub(super) fn of_busy_device(device: u64) -> Users {
     }
 }
 
-/// The users of a locked file: its mounts, and the processes that hold the lock or, if none is
-/// visible, have the file open.
+/// The users of a locked file: its mounts, also through loop devices or under another name, and the
+/// processes that hold the lock or, if none is visible, have the file open.
 pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
-    let node = Node::of(meta);
+    let nodes = layers::with_loops_over(Node::of(meta));
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    let mounts = Mounted::all().into_iter().filter(|mount| mount.is_from(node));
-    let mut users: Vec<_> = mounts.map(Mounted::user).collect();
     let holders = lockers(meta);
-    users.extend(if holders.is_empty() { openers(&path) } else { holders });
-    Users(users)
+    let processes = if holders.is_empty() { openers(&path) } else { holders };
+    let served: BTreeSet<u64> = processes.iter().flat_map(connections_of).collect();
+    let is_it = |mount: &Mounted| {
+        served.contains(&mount.device) || nodes.iter().any(|node| mount.is_from(*node))
+    };
+    let mounts = Mounted::all().into_iter().filter(is_it);
+    Users(mounts.map(Mounted::user).chain(processes).collect())
+}
+
+/// The device numbers of the FUSE mounts that a process serves, as far as the kernel says them
+/// (from Linux 6.16 on) and this process may know them.
+fn connections_of(user: &User) -> BTreeSet<u64> {
+    let User::Process { pid, .. } = user else { return BTreeSet::new() };
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return BTreeSet::new();
+    };
+    let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    texts.filter_map(|text| connection_in(&text)).collect()
+}
+
+/// The device number in the text of a descriptor of a FUSE connection.
+fn connection_in(text: &str) -> Option<u64> {
+    let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?;
+    let number: u32 = number.trim().parse().ok()?;
+    Some(device_number::makedev(number >> 20, number & 0xf_ffff))
 }
 
 /// The other processes that hold a lock on the file.
@@ -274,6 +295,9 @@ mod tests {
         assert_eq!(locker("1: -> FLOCK  ADVISORY  WRITE 78 fe:00:123 0 EOF", place), None);
         assert_eq!(locker("1: OFDLCK ADVISORY  READ -1 fe:00:123 0 EOF", place), None);
         assert_eq!(locker(one, "fe:00:12"), None);
+        let descriptor = "pos:\t0\nfuse_connection:\t7340033\n";
+        assert_eq!(connection_in(descriptor), Some(device_number::makedev(7, 1)));
+        assert_eq!(connection_in("pos:\t0\n"), None);
     }
 
     #[test]

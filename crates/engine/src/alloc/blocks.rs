@@ -268,9 +268,7 @@ impl BlockAlloc {
         if let Some(found) = self.allocate_in_leases(h, &mut slot, wanted) {
             return Ok(Some(found));
         }
-        let found = self.allocate_anywhere(h, &mut slot, wanted)?;
-        slot.missed |= found.is_none();
-        Ok(found)
+        self.allocate_anywhere(h, &mut slot, wanted)
     }
 
     /// The region `no`; none if it does not exist or its group is damaged.
@@ -568,17 +566,22 @@ impl BlockAlloc {
         clusters << self.core().geo.cluster_bits
     }
 
-    /// Whether an allocation that failed with `NoSpace` may succeed after a commit: freed blocks
-    /// wait for one, or a commit released blocks during the caller's last search. Takes
-    /// `[alloc.lease]` and each loaded region's lock in turn.
+    /// Whether freed blocks wait for a commit, or for the end of a trim. Takes each loaded region's
+    /// lock in turn.
     pub fn has_pending(&self) -> bool {
-        if let Some(other) = self.replacement.get() {
-            return other.has_pending();
-        }
-        if std::mem::take(&mut self.leases.of_caller().missed) {
-            return true;
-        }
-        self.groups.any_region(|region| region.lock().held_back() > 0)
+        let other = self.replacement.get().map(BlockAllocator::has_pending);
+        other.unwrap_or_else(|| self.groups.any_region(|region| region.lock().is_withholding()))
+    }
+
+    /// How often commits have made freed blocks allocatable. An operation that fails with `NoSpace`
+    /// may succeed if this has changed since it began and [`has_pending`](Self::has_pending) says
+    /// no.
+    ///
+    /// No release is missed. A commit counts it under the lock of the region. If a search finds the
+    /// region before that, the caller has read the old number. If `has_pending` finds the region
+    /// after that, the caller reads the new number.
+    pub fn releases(&self) -> u64 {
+        self.core().releases.load(Ordering::Relaxed)
     }
 
     /// Whether any of `len` blocks from `start` lies in the system zone or outside the volume. No

@@ -16,7 +16,7 @@ use nextent_device::BlockDevice;
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, group_desc};
-use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, LockClass, Mutex};
 
 /// Bytes of descriptors in one read.
@@ -69,6 +69,9 @@ pub struct Core {
     pub(crate) owners: Box<[AtomicU16]>,
     /// See [`summary`]. Relaxed: a hint.
     summaries: Box<[AtomicU32]>,
+    /// How often a commit made clusters of a region allocatable. Relaxed: changed under the
+    /// region's lock.
+    pub(crate) releases: AtomicU64,
     /// Whether freed clusters are discarded once their release is durable.
     pub discard: AtomicBool,
     /// The errors, and how many of them [`take_damage`](Self::take_damage) has returned.
@@ -132,6 +135,7 @@ impl Core {
             groups: groups.into(),
             totals: totals(sums),
             device,
+            releases: AtomicU64::new(0),
             owners: (0..regions).map(|_| AtomicU16::new(0)).collect(),
             summaries: (0..regions).map(|_| AtomicU32::new(0)).collect(),
             discard: AtomicBool::new(false),

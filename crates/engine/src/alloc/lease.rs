@@ -32,9 +32,6 @@ pub(crate) struct SlotLeases {
     regions: Vec<Arc<Region>>,
     /// The region in which the last search that ignored leases ended.
     pub(crate) shared: Option<RegionNo>,
-    /// The last search found no region, although the counters had granted the clusters: a commit
-    /// will release them, or released them during the search.
-    pub(crate) missed: bool,
 }
 
 /// The value for the calling thread's slot in a table of owners.

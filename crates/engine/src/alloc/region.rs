@@ -180,6 +180,8 @@ impl Dirty for Region {
         }
         let mut state = self.state.lock();
         if state.committed(tid) > 0 {
+            // Under the lock: see `BlockAlloc::releases`.
+            self.core.releases.fetch_add(1, Ordering::Relaxed);
             self.publish_if_unleased(&state);
         }
     }

@@ -122,6 +122,11 @@ impl RegionState {
         self.free - self.buddy.free() - self.reserved - self.trimming.map_or(0, |run| run.1)
     }
 
+    /// Whether free clusters will become allocatable: after a commit, or once they are trimmed.
+    pub(crate) fn is_withholding(&self) -> bool {
+        self.held_back() > 0 || self.trimming.is_some()
+    }
+
     /// Whether `current` is the whole state: it is durable, and no free cluster is held back or
     /// reserved.
     pub(crate) fn is_idle(&self) -> bool {

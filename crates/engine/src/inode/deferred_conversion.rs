@@ -165,8 +165,9 @@ impl Fs {
 
     #[cold]
     fn complete_deferred_slow(&self, inode: &Arc<Inode>, io: &SharedIo) -> Result<()> {
+        let releases = self.blocks.releases();
         let mut done = io.complete_deferred(|runs| self.convert_deferred(inode, runs));
-        if matches!(done, Err(Error::NoSpace)) && self.reclaim()? {
+        if matches!(done, Err(Error::NoSpace)) && self.reclaim(releases)? {
             done = io.complete_deferred(|runs| self.convert_deferred(inode, runs));
         }
         if !matches!(done, Err(Error::NoSpace)) || injected("completion-unreserved") {

@@ -346,18 +346,20 @@ impl Fs {
         Ok(())
     }
 
-    /// Called after [`Error::NoSpace`]: commits to make freed blocks usable; false if none wait for
-    /// a commit. Not under a handle; `inode.rw` locks may be held.
+    /// Called after [`Error::NoSpace`]: commits to make freed blocks usable. True, too, if another
+    /// commit has done that since [`BlockAlloc::releases`](crate::alloc::BlockAlloc::releases) was
+    /// `before`. False if the operation would fail again. Not under a handle; `inode.rw` locks may
+    /// be held.
     ///
     /// # Errors
     /// [`Error::Aborted`].
     #[cold]
-    pub(crate) fn reclaim(&self) -> Result<bool> {
-        let pending = self.blocks.has_pending();
-        if pending {
+    pub(crate) fn reclaim(&self, before: u64) -> Result<bool> {
+        if self.blocks.has_pending() {
             self.store.sync_all()?;
+            return Ok(true);
         }
-        Ok(pending)
+        Ok(self.blocks.releases() != before)
     }
 
     /// Checks that changes are allowed.

@@ -86,9 +86,10 @@ impl Inodes {
     /// Runs `operation`. If it ran out of space and a commit frees some, runs it again afterwards.
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..RETRIES {
+            let releases = self.fs.blocks.releases();
             let done = operation();
             let full = done.as_ref().is_err_and(Error::is_full_volume);
-            if !full || !self.report(self.fs.reclaim())? {
+            if !full || !self.report(self.fs.reclaim(releases))? {
                 return self.report(done);
             }
         }

@@ -315,10 +315,13 @@ impl Inodes {
             // Chunks end at block boundaries, so that each block is written once.
             let stop = (at / block_size * block_size + CHUNK).min(offset + to_u64(data.len()));
             let part = &data[done..done + to_usize(stop - at)];
+            let releases = self.fs.blocks.releases();
             match self.write_chunk(cred, inode, window, at, part) {
                 Ok(written) => done += written,
                 // The lock stays held, so no other write gets between two parts of this one.
-                Err(Error::NoSpace) if retries < RETRIES && self.fs.reclaim()? => retries += 1,
+                Err(Error::NoSpace) if retries < RETRIES && self.fs.reclaim(releases)? => {
+                    retries += 1;
+                }
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }

@@ -104,13 +104,20 @@ fn freed_blocks_are_allocatable_after_a_commit() {
     open.free(run);
     assert!(matches!(take(run.len, run.len), Err(Error::NoSpace)));
     assert!(open.blocks.has_pending());
+    // The same search by another operation of this thread's slot, and before another's commit.
+    let before = open.blocks.releases();
+    assert!(matches!(take(run.len, run.len), Err(Error::NoSpace)));
     assert_eq!(
         open.blocks.available(Privilege::Reserved),
         u64::from(run.len),
         "claims were returned"
     );
     open.store.sync_all().unwrap();
-    assert!(!open.blocks.has_pending());
+    // Both operations may succeed now, although no blocks wait for a commit any more.
+    assert!(!open.blocks.has_pending() && open.blocks.releases() != before);
+    let after = open.blocks.releases();
+    open.store.sync_all().unwrap();
+    assert_eq!(open.blocks.releases(), after, "nothing was released");
     assert_eq!(take(run.len, run.len).unwrap(), run);
     // The allocation is not durable yet, so the blocks are reusable at once.
     open.free(run);

@@ -22,6 +22,7 @@ mod device;
 mod device_mount;
 mod errno;
 mod forget_reader;
+mod in_flight;
 mod mount_table;
 mod mounting;
 mod node;

@@ -79,6 +79,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("errno", 0),
             ("node", 1),
             ("admission", 1),
+            ("in_flight", 1),
             ("request_counts", 1),
             ("server", 2),
             ("stream", 2),

@@ -257,16 +257,20 @@ fn the_mount_of_a_killed_server_can_be_unmounted() {
 }
 
 /// Runs in its own mount namespace, where users may open `/dev/fuse`: mounts as a user, opens a
-/// file there, ends the server by a signal.
+/// file there and one that it removes, ends the server by a signal. With control files, which are
+/// `shown` or `hidden`, the server can abort the connection.
 const MOUNTED_BY_A_USER: &str = r#"
 set -u
 [ -u "$(command -v fusermount3)" ] || exit 77
 mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse || exit 77
+umount /sys/fs/fuse/connections 2> /dev/null
+[ "$2" = hidden ] || mount -t fusectl none /sys/fs/fuse/connections || exit 77
 chmod 755 .; mkdir m; chown 65534 m image; mkfifo held end; chmod 666 held end
 as() { exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 as "$N" mount -f -o "$1" "$PWD/image" "$PWD/m" & server=$!
 for i in $(seq 1000); do grep -q " $PWD/m fuse" /proc/mounts && break; sleep .05; done
-as bash -c 'exec 5> m/file; echo text >&5; echo > held; read < end' & holder=$!
+as bash -c 'exec 5> m/file; echo text >&5; exec 6> m/removed; head -c 1000000 /dev/zero >&6
+    rm m/removed; echo > held; read < end' & holder=$!
 read < held
 kill -TERM $server; wait $server; code=$?
 echo > end; wait $holder
@@ -276,20 +280,27 @@ echo > end; wait $holder
 #[test]
 fn a_signal_ends_a_users_server_although_files_are_in_use() {
     let _offered = need!(can_mount());
+    for control in ["shown", "hidden"] {
+        need!(signal_to_a_users_server(control));
+    }
+}
+
+fn signal_to_a_users_server(control: &str) -> Result<(), Skip> {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "32m");
     assert!(run(&["chmod", "777", &format!("{}:/", text(&image))]).status.success());
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
     let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", MOUNTED_BY_A_USER, "bash", transport]);
+    command.args(["-m", "bash", "-c", MOUNTED_BY_A_USER, "bash", transport, control]);
     command.current_dir(dir.path()).env("N", env!("CARGO_BIN_EXE_nextent"));
     let done = command.output().unwrap();
     if done.status.code() == Some(77) {
-        return Skip::missing("mounts by users").note();
+        return Err(Skip::missing("mounts by users"));
     }
-    assert!(done.status.success(), "{done:?}");
+    assert!(done.status.success(), "{control}: {done:?}");
     e2fs::assert_clean(&image);
     assert_eq!(run(&["cat", &format!("{}:/file", text(&image))]).stdout, b"text\n");
+    Ok(())
 }
 
 #[test]
@@ -316,6 +327,15 @@ fn a_mount_waits_for_the_server_of_the_last_one() {
     e2fs::assert_clean(&image);
 }
 
+/// Whether the kernel says which connection a server has open.
+fn names_its_connection(server: u32) -> bool {
+    let mut entries = std::fs::read_dir(format!("/proc/{server}/fdinfo")).unwrap();
+    entries.any(|entry| {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        text.contains("fuse_connection:")
+    })
+}
+
 /// A server of a loop device has the image locked, under another name.
 #[test]
 fn a_mount_does_not_wait_for_a_mount_through_a_loop_device_or_under_another_name() {
@@ -325,6 +345,10 @@ fn a_mount_does_not_wait_for_a_mount_through_a_loop_device_or_under_another_name
         let device = need!(through_loop.then(|| LoopDevice::attach(&image)).transpose());
         let source = device.as_ref().map_or(image.as_path(), |device| &device.0);
         let mount = need!(Mount::new(source, options));
+        if !through_loop && !names_its_connection(mount.server()) {
+            mount.unmount();
+            return Skip::missing("the number of a FUSE connection (Linux 6.16)").note();
+        }
         let point = dir.path().join("point");
         std::fs::create_dir(&point).unwrap();
         let refused = run(&["mount", text(&image), text(&point)]);

@@ -37,6 +37,7 @@ use nextent_sync::{Arc, OnceLock};
 
 use crate::admission::Admission;
 use crate::errno::{Errno, Result, of_sync};
+use crate::in_flight::InFlight;
 use crate::request_counts::RequestCounts;
 
 /// The user and group of a request.
@@ -92,6 +93,7 @@ pub struct Server {
     shutdown: OnceLock<shutdown::Shutdown>,
     kernel: OnceLock<Kernel>,
     pub(crate) counts: RequestCounts,
+    pub(crate) in_flight: InFlight,
 }
 
 impl Server {
@@ -106,6 +108,7 @@ impl Server {
             shutdown: OnceLock::new(),
             kernel: OnceLock::new(),
             counts: RequestCounts::new(),
+            in_flight: InFlight::new(),
         }
     }
 
@@ -156,14 +159,14 @@ impl Server {
         ended.clone()
     }
 
-    /// Closes the volume while requests may still arrive; these fail if they would change it. Files
-    /// that are open and have no name are freed by the next open of the volume.
+    /// Closes the volume while the kernel may still send requests. Waits for those that use the
+    /// volume; later ones fail.
     ///
     /// # Errors
     /// As [`end`](Self::end).
     pub fn end_while_connected(&self) -> std::result::Result<(), String> {
-        let end = || self.volume.close().map_err(|error| error.to_string());
-        self.ended.get_or_init(end).clone()
+        self.in_flight.close();
+        self.end()
     }
 
     /// Whether reads and writes of a file opened with `flags` bypass the kernel's cache.

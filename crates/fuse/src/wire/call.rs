@@ -37,6 +37,12 @@ pub(crate) fn answer(
     let Some(opcode) = Opcode::of(header.opcode) else {
         return Err(Errno(libc::ENOSYS));
     };
+    let destroys = opcode == Opcode::Destroy;
+    // A request after which the server ends has none to wait for.
+    let _entered = match destroys {
+        true => None,
+        false => Some(server.in_flight.enter().ok_or(Errno(libc::EIO))?),
+    };
     let who = Caller { uid: header.uid, gid: header.gid };
     let mut call = Call { server, who, pid: header.pid, node: header.node, op, body, len };
     call.dispatch(opcode)

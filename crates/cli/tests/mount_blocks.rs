@@ -13,6 +13,8 @@ mod device_blocks;
 mod ends;
 #[path = "mount/full.rs"]
 mod full;
+#[path = "mount/idmap.rs"]
+mod idmap;
 #[path = "mount/operations.rs"]
 mod operations;
 #[path = "mount/shutdown.rs"]

@@ -27,6 +27,8 @@ mod fstab;
 mod full;
 #[path = "mount/handles.rs"]
 mod handles;
+#[path = "mount/idmap.rs"]
+mod idmap;
 #[path = "mount/kills.rs"]
 mod kills;
 #[path = "mount/log.rs"]

@@ -12,6 +12,11 @@
 //! Where the server decides, the kernel must ask it: from its caches the kernel would answer any
 //! user. So the kernel may then cache no entry and no attribute ([`Admission::validity`]), and asks
 //! before it opens a directory ([`Admission::asks`]).
+//!
+//! Where the mount may be idmapped ([`Admission::idmapped`]), a request has the user and group of a
+//! file that it makes, as the volume stores them, and otherwise no user. Neither is the caller.
+//! So the kernel must decide everything: this excludes [`Allow::Root`] and root's rights for all,
+//! and no caller has privileges in the server.
 
 use nextent::Cred;
 
@@ -40,6 +45,8 @@ pub struct Admission {
     pub owner: u32,
     /// Every admitted user has root's rights.
     pub everyone_may: bool,
+    /// The kernel may map the users of files on a bind mount. It then sends no caller's user.
+    pub idmapped: bool,
 }
 
 impl Admission {
@@ -68,8 +75,11 @@ impl Admission {
         !self.asks() || uid == 0 || uid == self.owner || follows_an_open
     }
 
-    /// The caller's own rights, where the kernel has not checked permissions.
+    /// The caller's own rights, where the kernel has not checked permissions. Those of no user, if
+    /// the caller is unknown.
     pub(crate) fn rights(self, uid: u32, gid: u32) -> Cred {
+        // A file's owner is not the caller.
+        let (uid, gid) = if self.idmapped { (u32::MAX, u32::MAX) } else { (uid, gid) };
         let plain = Cred::user(uid, gid, Vec::new(), 0);
         Cred { privileged: plain.privileged || self.everyone_may, ..plain }
     }
@@ -82,7 +92,7 @@ mod tests {
     const USERS: [u32; 3] = [0, 1000, 1001];
 
     fn admitted(allow: Allow, owner: u32) -> Vec<u32> {
-        let rules = Admission { allow, owner, everyone_may: false };
+        let rules = Admission { allow, owner, ..Admission::default() };
         USERS.into_iter().filter(|uid| rules.admits(*uid, false)).collect()
     }
 
@@ -97,16 +107,21 @@ mod tests {
             (Allow::All, 0, true),
             (Allow::All, 1000, true),
         ] {
-            let rules = Admission { allow, owner, everyone_may: false };
+            let rules = Admission { allow, owner, ..Admission::default() };
             assert_eq!(rules.opens_to_all(), all, "{rules:?}");
             assert_eq!(rules.validity() == 0, rules.asks(), "{rules:?}");
         }
         assert_eq!(admitted(Allow::Root, 1000), [0, 1000]);
         assert_eq!(admitted(Allow::All, 1000), USERS);
-        let rules = Admission { allow: Allow::Root, owner: 1000, everyone_may: true };
+        let of_user = Admission { allow: Allow::Root, owner: 1000, ..Admission::default() };
+        let rules = Admission { everyone_may: true, ..of_user };
         assert!(rules.admits(1001, true) && !rules.admits(1001, false));
         assert!(rules.rights(1000, 1).privileged);
         assert!(!Admission::default().rights(1000, 1).privileged);
         assert!(Admission::default().rights(0, 1).privileged);
+        let rules = Admission { idmapped: true, ..Admission::default() };
+        for uid in [0, 1000, u32::MAX] {
+            assert!(rules.admits(uid, false) && !rules.rights(uid, 0).privileged);
+        }
     }
 }

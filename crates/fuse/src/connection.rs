@@ -100,12 +100,18 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
             5.4)";
         return Err(io::Error::new(ErrorKind::Unsupported, text));
     }
+    let idmapped = server.admission().idmapped;
+    if idmapped && !offer.has_idmapped() {
+        let text = "idmap: the kernel does not map the users of FUSE mounts (needs Linux 6.12)";
+        return Err(io::Error::new(ErrorKind::Unsupported, text));
+    }
     let over_rings = rings && offer.has_rings();
     let seconds = server.volume.geometry().inode_size == 128;
     let taken = offer.take(Agreed {
         acl: setup.acl,
         rings: over_rings,
         seconds,
+        idmapped,
         reads_seen: server.sees_reads(),
     });
     device.reply(unique, Ok(taken.as_bytes()))?;

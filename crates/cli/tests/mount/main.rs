@@ -15,6 +15,7 @@ mod faults;
 mod fstab;
 mod full;
 mod handles;
+mod idmap;
 mod kills;
 mod log;
 mod memory;

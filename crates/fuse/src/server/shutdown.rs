@@ -32,7 +32,7 @@ impl Server {
     /// thread `pid`: the number of the call says that it only returns data, so the kernel does not
     /// send the mode.
     pub(crate) fn shut_down(&self, who: Caller, pid: u32, argument: u64) -> Result<()> {
-        if who.uid != 0 {
+        if who.uid != 0 || self.admission().idmapped {
             return Err(Errno(libc::EPERM));
         }
         let mut mode = [0; 4];

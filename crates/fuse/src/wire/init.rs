@@ -39,6 +39,8 @@ const LONG_SETXATTR: u64 = 1 << 29;
 const EXTENDED: u64 = 1 << 30;
 /// Files that bypass the cache can be mapped, also shared.
 const UNCACHED_MAPS: u64 = 1 << 36;
+/// Bind mounts may map users. The kernel checks permissions, and requests have no caller's user.
+const IDMAPPED: u64 = 1 << 40;
 const OVER_IO_URING: u64 = 1 << 41;
 
 const WANTED: u64 = ASYNC_READ
@@ -70,6 +72,8 @@ pub(crate) struct Agreed {
     pub(crate) rings: bool,
     /// The volume stores whole seconds only.
     pub(crate) seconds: bool,
+    /// The mount may be idmapped.
+    pub(crate) idmapped: bool,
     /// The server must see each `readlink`.
     pub(crate) reads_seen: bool,
 }
@@ -104,6 +108,11 @@ impl Offer {
         self.flags() & OVER_IO_URING != 0
     }
 
+    /// Whether the mount may be idmapped.
+    pub(crate) fn has_idmapped(&self) -> bool {
+        self.flags() & IDMAPPED != 0
+    }
+
     /// Whether requests that set an extended attribute have their long form.
     pub(crate) fn has_long_setxattr(&self) -> bool {
         self.flags() & LONG_SETXATTR != 0
@@ -113,8 +122,9 @@ impl Offer {
     pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
         let acl = if agreed.acl { POSIX_ACL } else { 0 };
         let rings = if agreed.rings { OVER_IO_URING } else { 0 };
+        let idmapped = if agreed.idmapped { IDMAPPED } else { 0 };
         let unwanted = if agreed.reads_seen { CACHE_SYMLINKS } else { 0 };
-        let flags = self.flags() & (WANTED | acl | rings) & !unwanted;
+        let flags = self.flags() & (WANTED | acl | rings | idmapped) & !unwanted;
         InitOut {
             major: MAJOR,
             minor: MINOR,

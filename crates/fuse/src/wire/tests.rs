@@ -320,10 +320,13 @@ fn short_and_unknown_requests_fail() {
 
 #[test]
 fn the_first_request() {
-    let (low, high) = (1_u32 << 30 | 1 << 16 | 1 << 20 | 1 << 17, 1_u32 << 9 | 1 << 4);
+    let low = 1_u32 << 30 | 1 << 16 | 1 << 20 | 1 << 17;
+    let high = 1_u32 << 9 | 1 << 8 | 1 << 4;
     let init = InitIn { major: 7, minor: 45, flags: low, flags2: high, ..InitIn::default() };
     let offer = Offer::read(init.as_bytes()).expect("an offer");
-    assert!(offer.is_known() && offer.has_rings());
+    assert!(offer.is_known() && offer.has_rings() && offer.has_idmapped());
+    let taken = offer.take(Agreed { idmapped: true, ..Agreed::default() });
+    assert_eq!(taken.flags2, 1 << 8 | 1 << 4);
     let taken = offer.take(Agreed { rings: true, ..Agreed::default() });
     assert_eq!((taken.flags, taken.flags2), (1 << 30, 1 << 9 | 1 << 4));
     assert_eq!((taken.max_write, taken.max_pages), (1 << 20, 256));
@@ -332,7 +335,8 @@ fn the_first_request() {
     assert_eq!(taken.time_granularity, 1_000_000_000);
     // Without its bit the second word is not valid.
     let init = InitIn { flags: 1 << 16, ..init };
-    assert!(!Offer::read(init.as_bytes()).expect("an offer").has_rings());
+    let plain = Offer::read(init.as_bytes()).expect("an offer");
+    assert!(!plain.has_rings() && !plain.has_idmapped());
     let other = InitIn { major: 8, ..init };
     assert!(!Offer::read(other.as_bytes()).expect("an offer").is_known());
     assert!(Offer::read(&[0; 15]).is_err());

@@ -33,6 +33,8 @@ pub(super) struct Options {
     pub(super) rings: Option<bool>,
     /// Unknown options are ignored, for `mount -s`.
     pub(super) sloppy: bool,
+    /// Bind mounts may map the users of files.
+    pub(super) idmapped: bool,
     pub(super) allow: Allow,
     pub(super) flags: Vec<MountFlag>,
     pub(super) source: Option<String>,
@@ -65,6 +67,11 @@ Options of -o, separated by commas; others are refused:
   allow_other           admit other users, with the permissions of files
   allow_root            admit root besides the user who mounts; the kernel then caches no names and
                         attributes of files, since it would show them to other users
+  idmap                 allow idmapped bind mounts (Linux 6.12; `mount --bind -o X-mount.idmap=`,
+                        containers). The kernel then decides about all access and names no caller:
+                        reserved blocks are for no user, each write removes set-id bits, and fstrim,
+                        changes of the label and the shutdown call are refused. Not with fakeroot
+                        and allow_root
   relatime, noatime, strictatime
                         update access times at the first read after a change and once a day
                         (default), never, or at each read; relatime takes an open for reading as a
@@ -148,6 +155,7 @@ pub(crate) const WORDS: &[&str] = &[
     "fakeroot",
     "allow_other",
     "allow_root",
+    "idmap",
     "noatime",
     "relatime",
     "strictatime",
@@ -195,6 +203,13 @@ impl Options {
         if self.no_recovery && self.write_asked {
             return Err("norecovery forbids rw: the journal must be replayed before writing".into());
         }
+        let other = match self.allow {
+            Allow::Root => Some("allow_root"),
+            _ => self.fake_root.then_some("fakeroot"),
+        };
+        if let Some(other) = other.filter(|_| self.idmapped) {
+            return Err(format!("idmap forbids {other}: the kernel names no caller"));
+        }
         Ok(())
     }
 
@@ -210,6 +225,7 @@ impl Options {
             "acl" => self.no_acl = false,
             "noacl" => self.no_acl = true,
             "fakeroot" => self.fake_root = true,
+            "idmap" => self.idmapped = true,
             "direct_io" => self.uncached = true,
             "minixdf" => self.minix_df = true,
             "bsddf" => self.minix_df = false,
@@ -384,6 +400,8 @@ mod tests {
             ("cache_size=much", "cache_size"),
             ("log_level=much", "log_level"),
             ("noload,rw", "norecovery forbids rw"),
+            ("idmap,allow_root", "idmap forbids allow_root"),
+            ("fakeroot,idmap", "idmap forbids fakeroot"),
             ("data=journal", "only data=ordered"),
             ("no_default_opts", "`no_default_opts`"),
             ("remount,ro", "remount"),

@@ -101,6 +101,7 @@ fn settings(
         allow: options.allow,
         owner: rustix::process::getuid().as_raw(),
         everyone_may: options.fake_root,
+        idmapped: options.idmapped,
     };
     let setup = Setup {
         source: options.source.clone().unwrap_or_else(|| name.to_owned()),

@@ -6,7 +6,7 @@ use crate::show;
 use nextent::inodes::Inodes;
 use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
-use nextent_num::must_fit;
+pub(crate) use nextent_image::{creator, umask};
 use nextent_sync::{Arc, thread};
 use std::path::Path;
 
@@ -77,19 +77,6 @@ impl Drop for Image {
 /// Root's rights in the image.
 pub(crate) fn cred() -> Cred {
     Cred::root()
-}
-
-/// The same with this process's umask, for files that a command makes with a default mode.
-pub(crate) fn creator() -> Cred {
-    Cred { umask: umask(), ..Cred::root() }
-}
-
-/// This process's umask. It can only be read by setting it, so files that other threads make at
-/// that moment would not be masked.
-pub(crate) fn umask() -> u16 {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    must_fit(umask.as_raw_mode())
 }
 
 /// Adds the operation and the path to an error of the library. If no change can succeed any more,

@@ -6,7 +6,6 @@
 // Output goes through `failure`, which escapes control characters and survives closed streams.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-mod accounts;
 mod args;
 mod commands;
 mod failure;
@@ -14,13 +13,12 @@ mod faked;
 #[cfg(feature = "generate")]
 mod generate;
 mod image;
-mod listing;
 mod location;
 mod log;
 mod names;
+mod progress;
 mod show;
 mod size;
-mod transfer;
 
 use clap::Parser;
 use std::process::ExitCode;

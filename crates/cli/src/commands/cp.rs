@@ -1,19 +1,21 @@
 //! `cp`: into, out of, between and within images.
 //!
-//! This decides, as cp(1) does, which source goes to which target. [`transfer`](crate::transfer)
+//! This decides, as cp(1) does, which source goes to which target. [`nextent_image::transfer`]
 //! copies.
 
 use crate::failure::{Failure, Result};
 use crate::faked;
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
+use crate::progress::Progress;
 use crate::show;
-use crate::transfer::{
-    FileId, HostDir, HostNode, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource,
-    Kind, Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
-};
 use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
 use nextent::{Error, FileType};
+use nextent_image::EntryError;
+use nextent_image::transfer::{
+    FileId, HostDir, HostNode, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource,
+    Kind, Links, Meta, PART, Report, Sink, Source, Tree, host_id,
+};
 use nextent_num::to_u64;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -117,8 +119,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (shown, target) = places.pop().expect("clap asks for two paths at least");
     let images = open(&target, &places)?;
-    let progress = Progress::new(args.quiet);
-    let report = Report::new("cp", show::path(shown), progress);
+    let progress = Progress::new("cp", show::path(shown), args.quiet);
+    let report = Report::new(&progress);
     let job = Copy { args, places: &places, images: &images, report: &report };
     let done = match &target {
         Location::Host(path) => job.host_target(path).map(|target| job.all(&target, None)),
@@ -131,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let failed = report.failed();
-    drop(report);
+    drop(progress);
     // Close all images, also after an error.
     let closed: Vec<_> = images.into_iter().map(|opened| opened.image.close()).collect();
     done?;
@@ -174,7 +176,7 @@ struct Copy<'a> {
     /// Sources: the arguments and their meanings.
     places: &'a [(&'a OsString, Location)],
     images: &'a [OpenImage],
-    report: &'a Report,
+    report: &'a Report<'a>,
 }
 
 /// The image that is written, and the directory in it that receives the copies.
@@ -308,19 +310,19 @@ impl Copy<'_> {
     fn accept<N>(
         &self,
         shown: &OsString,
-        found: std::result::Result<Item<N>, Trouble>,
+        found: std::result::Result<Item<N>, EntryError>,
     ) -> Option<Item<N>> {
         let checked = found.and_then(|item| match item.meta.kind {
             Kind::Dir if !self.args.recursive() => {
-                Err(Trouble::new("is a directory; -r copies it"))
+                Err(EntryError::new("is a directory; -r copies it"))
             }
             Kind::Dir | Kind::File => Ok(item),
             _ if !self.args.recursive() => {
-                Err(Trouble::new("is not a regular file; -r copies it as it is"))
+                Err(EntryError::new("is not a regular file; -r copies it as it is"))
             }
             _ => Ok(item),
         });
-        let report = |trouble: Trouble| self.report.fail(&show::path(shown), &trouble.mild());
+        let report = |trouble: EntryError| self.report.fail(&show::path(shown), &trouble.mild());
         checked.map_err(report).ok()
     }
 
@@ -328,7 +330,7 @@ impl Copy<'_> {
         &self,
         source: &HostSource,
         path: &Path,
-    ) -> std::result::Result<Item<HostNode>, Trouble> {
+    ) -> std::result::Result<Item<HostNode>, EntryError> {
         let (name, slash) = own_name(path.as_os_str().as_bytes());
         let node = match self.args.recursive() {
             true => HostNode::top(path, slash || name.is_none()),
@@ -337,7 +339,7 @@ impl Copy<'_> {
         };
         let meta = source.meta(&node)?;
         if !meta.stream {
-            faked::check().map_err(Trouble::new)?;
+            faked::check().map_err(EntryError::new)?;
         }
         let is_link = matches!(meta.kind, Kind::Symlink(_));
         let end = is_link.then(|| std::fs::metadata(path).ok().map(|end| host_id(&end)));
@@ -352,7 +354,7 @@ impl Copy<'_> {
         opened: &OpenImage,
         inside: &Inside,
         into: Into<'_>,
-    ) -> std::result::Result<Item<ImageNode>, Trouble> {
+    ) -> std::result::Result<Item<ImageNode>, EntryError> {
         let (name, slash) = own_name(&inside.path);
         let follow = !self.args.recursive() || slash || name.is_none();
         let attr = opened.image.volume.resolve(&cred(), &inside.path, follow)?;
@@ -361,7 +363,7 @@ impl Copy<'_> {
             && attr.kind == FileType::Directory
             && lies_in(volume, dir, attr.ino)?
         {
-            return Err(Trouble::new("cannot copy a directory into itself"));
+            return Err(EntryError::new("cannot copy a directory into itself"));
         }
         let node = ImageNode::top(attr.ino, &inside.path);
         let meta = source.meta(&node)?;
@@ -387,7 +389,7 @@ impl Copy<'_> {
         seen: &mut HashMap<Vec<u8>, (FileId, Option<FileId>)>,
     ) {
         let Item { node, meta, name, dir, end } = item;
-        let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
+        let fail = |text: &str| self.report.fail(&source.show(&node), &EntryError::new(text));
         if let Some(end) = end
             && let Some(name) = target.name.as_ref().or(name.as_ref())
             && target.sink.identity(&target.dir, name) == Some(end)
@@ -422,7 +424,7 @@ impl Copy<'_> {
                         if *id == meta.id
                             && (dir.is_some() && *place == dir || meta.kind == Kind::Dir) =>
                     {
-                        let note = Trouble::note("is named more than once; copied once");
+                        let note = EntryError::note("is named more than once; copied once");
                         return self.report.fail(&shown, &note);
                     }
                     Some(_) if meta.kind != Kind::Dir => {

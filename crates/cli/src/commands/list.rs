@@ -4,11 +4,11 @@ use super::each::go_on;
 use crate::args::Ls;
 use crate::failure::Result;
 use crate::image::{Image, Purpose, at, cred};
-use crate::listing::sorted;
 use crate::location::Inside;
 use crate::show;
 use nextent::FileType;
 use nextent::inodes::{Attr, Inodes};
+use nextent_image::sorted;
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 

@@ -2,11 +2,11 @@
 
 use super::each::each;
 use super::walk::all;
-use crate::accounts;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
 use nextent::inodes::{Inodes, SetAttr};
+use nextent_image::accounts;
 
 /// `nextent chown`.
 pub(crate) fn chown(args: &Chown) -> Result<()> {

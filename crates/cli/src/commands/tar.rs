@@ -3,12 +3,13 @@
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred, umask};
 use crate::location::Inside;
+use crate::progress::Progress;
 use crate::show;
-use crate::transfer::{
-    ImageDir, ImageNode, ImageSink, ImageSource, Packing, Progress, Report, Unpacking, pack, unpack,
-};
 use nextent::FileType;
 use nextent::inodes::InodeNo;
+use nextent_image::transfer::{
+    ImageDir, ImageNode, ImageSink, ImageSource, Packing, Report, Unpacking, pack, unpack,
+};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
@@ -42,8 +43,8 @@ pub(crate) struct Args {
 /// `nextent tar`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let inside = Inside::parse(&args.path)?;
-    let report = if args.create { create(args, &inside)? } else { extract(args, &inside)? };
-    Ok(if report.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = if args.create { create(args, &inside)? } else { extract(args, &inside)? };
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn workers(args: &Args) -> usize {
@@ -58,7 +59,8 @@ fn directory(image: &Image, inside: &Inside) -> Result<InodeNo> {
     }
 }
 
-fn create(args: &Args, inside: &Inside) -> Result<Report> {
+/// Whether an entry failed.
+fn create(args: &Args, inside: &Inside) -> Result<bool> {
     if io::stdout().is_terminal() {
         return Err(Failure::usage(
             "tar: cannot write a tar stream to a terminal; redirect stdout",
@@ -68,7 +70,8 @@ fn create(args: &Args, inside: &Inside) -> Result<Report> {
     let ino = directory(&image, inside)?;
     let name = show::path(&inside.image);
     let source = ImageSource::new(&image.volume, &name, 0, true);
-    let report = Report::new("tar", "standard output", Progress::new(args.quiet));
+    let progress = Progress::new("tar", "standard output", args.quiet);
+    let report = Report::new(&progress);
     let packing = Packing { source: &source, report: &report, workers: workers(args) };
     // Not `Stdout`, which searches its input for line ends.
     let mut out =
@@ -77,15 +80,17 @@ fn create(args: &Args, inside: &Inside) -> Result<Report> {
     if let Err(trouble) = pack(&packing, &top, &mut out) {
         report.fail(&inside.to_string(), &trouble);
     }
-    Ok(report)
+    Ok(report.failed())
 }
 
-fn extract(args: &Args, inside: &Inside) -> Result<Report> {
+/// Whether an entry failed.
+fn extract(args: &Args, inside: &Inside) -> Result<bool> {
     if io::stdin().is_terminal() {
         return Err(Failure::usage("tar: nothing to read; redirect a tar stream to stdin"));
     }
     let image = Image::of(inside, Purpose::Change)?;
-    let report = Report::new("tar", show::path(&inside.image), Progress::new(args.quiet));
+    let progress = Progress::new("tar", show::path(&inside.image), args.quiet);
+    let report = Report::new(&progress);
     let done = directory(&image, inside).map(|ino| {
         let sink = ImageSink::new(&image.volume, 0, true);
         let implied = 0o777 & !umask();
@@ -102,5 +107,5 @@ fn extract(args: &Args, inside: &Inside) -> Result<Report> {
         }
     });
     let closed = image.close();
-    done.and(closed).map(|()| report)
+    done.and(closed).map(|()| report.failed())
 }

@@ -6,10 +6,10 @@
 
 use crate::failure::{Failure, Result};
 use crate::image::at;
-use crate::listing::{ListedEntry, Listing};
 use crate::location::Inside;
 use nextent::FileType;
 use nextent::inodes::{Attr, InodeNo, Inodes};
+use nextent_image::{ListedEntry, Listing};
 use std::collections::HashSet;
 
 /// The most bytes of names of the levels above the current one.

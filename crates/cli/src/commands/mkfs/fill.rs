@@ -2,14 +2,15 @@
 
 use super::Args;
 use crate::faked;
+use crate::progress::Progress;
 use crate::show;
-use crate::transfer::{
-    FillSink, HostSource, ImageDir, Meta, Progress, Report, Unpacking, host_id, plan, unpack,
-};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, MkfsOptions, Plan};
 use nextent::{Cred, DiskTime, OpenOptions};
 use nextent_device::FileDevice;
+use nextent_image::transfer::{
+    FillSink, HostSource, ImageDir, Meta, Report, Unpacking, host_id, plan, unpack,
+};
 use nextent_sync::Arc;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -49,7 +50,8 @@ pub(super) fn fill(
     (plan, device): (Plan, FileDevice),
     from: From,
 ) -> Result<bool, String> {
-    let report = Report::new("mkfs", show::path(&args.image), Progress::new(args.quiet));
+    let progress = Progress::new("mkfs", show::path(&args.image), args.quiet);
+    let report = Report::new(&progress);
     match from {
         From::Dir(dir) => from_dir(args, options, (plan, &device), dir, &report)?,
         From::Tar(path, file) => {
@@ -94,7 +96,7 @@ fn from_dir(
     options: &MkfsOptions,
     (new, device): (Plan, &FileDevice),
     dir: PathBuf,
-    report: &Report,
+    report: &Report<'_>,
 ) -> Result<(), String> {
     let now = clock(options);
     let owner = root_owner(args, options);
@@ -121,7 +123,7 @@ fn from_tar(
     options: &MkfsOptions,
     device: FileDevice,
     (input, shown): (&mut dyn Read, &str),
-    report: &Report,
+    report: &Report<'_>,
 ) -> Result<(), String> {
     let now = clock(options);
     let open = OpenOptions::new().now(now).bypass_journal(true);

@@ -1,0 +1,120 @@
+//! A sink that writes to a new image, which no other process uses yet.
+//!
+//! One thread makes names and attributes and allocates blocks, so that these depend only on the
+//! order of entries. Any thread writes data, without the journal: an unfinished image is useless
+//! anyway.
+
+use super::apply::{apply, at_birth, set_xattrs, without_lists};
+use super::entry::{FileId, Meta};
+use super::image_sink::{ImageDir, find, follow, make_dir, make_special, remove};
+use super::sink::{Created, Made, Order};
+use super::untar::Extractable;
+use super::{Result, Sink};
+use nextent::inodes::{Attr, FillRun, InodeNo, Inodes};
+use nextent::{Cred, Error, FileType};
+use std::ops::Range;
+
+/// The directories of a new image.
+pub struct FillSink<'v> {
+    volume: &'v Inodes,
+    cred: Cred,
+}
+
+/// The blocks of a file, for its data.
+pub struct FillFile {
+    runs: Vec<FillRun>,
+    size: u64,
+    /// The result of setting its attributes, reported once its data is written.
+    attributes: Result<()>,
+}
+
+impl<'v> FillSink<'v> {
+    /// The directories of `volume`, which was opened for filling.
+    pub fn new(volume: &'v Inodes) -> Self {
+        Self { volume, cred: Cred::root() }
+    }
+}
+
+impl Sink for FillSink<'_> {
+    type Dir = ImageDir;
+    type Node = InodeNo;
+    type File = FillFile;
+
+    fn identity(&self, _: &ImageDir, _: &[u8]) -> Option<FileId> {
+        None // No source is in a new image.
+    }
+
+    fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
+        // Set-group-id is set at the end, as by GNU tar, so that a directory without an entry that
+        // is made in it meanwhile does not inherit it.
+        make_dir(self.volume, &self.cred, (parent.0, name), meta.mode & 0o777, |_| false)
+    }
+
+    fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
+        apply(self.volume, &self.cred, dir.0, meta, None)
+    }
+
+    fn check_create(&self, parent: &ImageDir, name: &[u8], _meta: &Meta) -> Result<()> {
+        match self.find(parent, name)? {
+            Some(_) => Err(Error::Exists.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn create(
+        &self,
+        parent: &ImageDir,
+        name: &[u8],
+        meta: &Meta,
+        data: &[Range<u64>],
+    ) -> Result<Created<FillFile, InodeNo>> {
+        let set = at_birth(meta);
+        let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
+        let attributes = set_xattrs(self.volume, &self.cred, ino, meta);
+        let file = FillFile { runs, size: meta.size, attributes };
+        Ok(Created { file, node: ino, order: Order::Any })
+    }
+
+    fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
+        Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?)
+    }
+
+    fn finish(&self, file: &FillFile, _meta: &Meta) -> Result<()> {
+        file.attributes.clone()
+    }
+
+    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
+        let place = (parent.0, name);
+        let attr = make_special(self.volume, &self.cred, place, meta, meta.mode)?;
+        Ok((attr.ino, apply(self.volume, &self.cred, attr.ino, meta, None)))
+    }
+
+    fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {
+        self.volume.link(&self.cred, *node, parent.0, name)?;
+        Ok(())
+    }
+}
+
+impl Extractable for FillSink<'_> {
+    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<Attr>> {
+        find(self.volume, &self.cred, *parent, name)
+    }
+
+    fn follow(&self, parent: &ImageDir, target: &[u8]) -> Result<ImageDir> {
+        follow(self.volume, &self.cred, *parent, target)
+    }
+
+    fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
+        remove(self.volume, &self.cred, *parent, name, kind)?;
+        // A commit makes freed blocks usable, and must not depend on timing.
+        Ok(self.volume.sync()?)
+    }
+
+    fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
+        without_lists(self.volume, &self.cred, dir.0, mode)
+    }
+
+    fn target(&self, node: InodeNo) -> Result<Vec<u8>> {
+        Ok(self.volume.readlink(node)?)
+    }
+}

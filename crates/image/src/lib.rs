@@ -1,0 +1,58 @@
+//! Builds ext4 images from directories and tar streams, and copies trees into and out of images.
+//!
+//! The module [`transfer`] has the parts of which all copies are made.
+//!
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+// Messages are the program's part: see `Observer`.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+pub mod accounts;
+mod acl_text;
+mod apply;
+mod entered;
+mod entry;
+mod error;
+pub mod escape;
+mod fill;
+mod host_dirs;
+mod host_sink;
+mod host_source;
+mod host_sys;
+mod image_sink;
+mod image_source;
+mod listing;
+mod locks;
+mod mktar;
+mod name;
+mod observer;
+mod plan;
+mod queue;
+mod report;
+mod sink;
+mod source;
+mod tar_header;
+mod tar_number;
+mod tarball;
+mod trail;
+pub mod transfer;
+mod tree;
+mod umask;
+mod untar;
+mod writers;
+
+use entry::{FileId, Kind, Meta};
+use error::Result;
+use host_source::{HostNode, HostSource};
+use report::Report;
+use sink::Sink;
+use source::Source;
+use transfer::PART;
+
+pub use error::EntryError;
+pub use listing::{ListedEntry, Listing, sorted};
+pub use observer::{Observer, Problem};
+pub use umask::{creator, umask};
+
+/// Bytes of a worker's buffer.
+const BUFFER: usize = 1 << 20;

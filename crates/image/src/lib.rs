@@ -1,6 +1,6 @@
 //! Builds ext4 images from directories and tar streams, and copies trees into and out of images.
 //!
-//! The module [`transfer`] has the parts of which all copies are made.
+//! Start with [`ImageBuilder`]. The module [`transfer`] has the parts of which all copies are made.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
@@ -10,6 +10,9 @@
 pub mod accounts;
 mod acl_text;
 mod apply;
+mod build_error;
+mod builder;
+mod contents;
 mod entered;
 mod entry;
 mod error;
@@ -49,6 +52,9 @@ use sink::Sink;
 use source::Source;
 use transfer::PART;
 
+pub use build_error::BuildError;
+pub use builder::{Built, Draft, ImageBuilder};
+pub use contents::Contents;
 pub use error::EntryError;
 pub use listing::{ListedEntry, Listing, sorted};
 pub use observer::{Observer, Problem};

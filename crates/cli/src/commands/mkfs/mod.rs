@@ -1,22 +1,23 @@
 //! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
-mod fill;
 mod options;
 mod report;
 pub(crate) mod values;
 
 use crate::failure::{Failure, complain};
-use crate::show;
+use crate::progress::Progress;
 use crate::size::Size;
+use crate::{faked, show};
 use clap::Parser;
 use nextent::Foreign;
-use nextent::mkfs::{MkfsOptions, Plan};
+use nextent::mkfs::{MkfsOptions, Owner, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_image::{BuildError, Contents, ImageBuilder};
 use nextent_num::to_u64;
 use nextent_ondisk::Superblock;
-use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
+use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// mke2fs's options; mke2fs(8) describes them.
@@ -128,81 +129,59 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(at("-S is refused: it writes superblocks over existing data; use fsck".into()));
     }
     let (options, offset) = options::from(args).map_err(at)?;
+    let root_owner = options::root_owner(args, &options);
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
         let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
         report::show(args, plan.superblock(), plan.geometry())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let from = args.contents.as_deref().map(fill::From::open).transpose().map_err(at)?;
-    let existed = args.image.exists();
-    let device = open(args, &options, offset).map_err(at)?;
-    let plan = Plan::new(&options, device.size()).map_err(|error| at(error.to_string()))?;
-    for warning in plan.warnings() {
+    let mut builder = ImageBuilder::new(options).offset(offset).direct(args.direct);
+    if let Some(threads) = args.threads {
+        builder = builder.threads(threads);
+    }
+    if let Some(path) = args.contents.as_deref() {
+        builder = builder.contents(contents(path).map_err(at)?);
+        // Also 0:0, as an option, replaces the owner that the source has.
+        if let Some(Owner { uid, gid }) = root_owner {
+            builder = builder.root_owner(uid, gid);
+        }
+    }
+    let draft = builder.prepare(&args.image).map_err(|error| at(without_path(args, &error)))?;
+    for warning in draft.plan().warnings() {
         complain(&format!("mkfs {}: warning: {warning}", show::path(&args.image)));
     }
-    if !confirmed(args, &device).map_err(at)? {
+    if !confirmed(args, draft.device()).map_err(at)? {
         return Err(at("left unchanged".into()));
     }
-    let Some(from) = from else {
-        plan.write(&device).map_err(|error| at(error.to_string()))?;
-        report::show(args, plan.superblock(), plan.geometry())?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let filled = fill::fill(args, &options, (plan, device), from);
-    if !matches!(filled, Ok(true)) {
-        let undone = unmake(args, offset, existed);
-        filled.map_err(at)?;
-        undone.map_err(at)?;
-        return Ok(ExitCode::FAILURE);
+    let progress = Progress::new("mkfs", show::path(&args.image), args.quiet);
+    let made = draft.write(&progress);
+    drop(progress);
+    match made {
+        Ok(made) => report::show(args, made.superblock(), made.geometry())?,
+        // Each failure was printed.
+        Err(BuildError::Incomplete { .. }) => return Ok(ExitCode::FAILURE),
+        Err(error) => return Err(at(error.to_string())),
     }
-    let made = made(args, offset).map_err(at)?;
-    report::show(args, &made, &made.check(u64::MAX).map_err(|error| at(error.to_string()))?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Marks an incomplete image as such: a new file is removed; anything else gets the error flag, so
-/// that the next check examines it.
-fn unmake(args: &Args, offset: u64, existed: bool) -> Result<(), String> {
-    if !existed {
-        return std::fs::remove_file(&args.image).map_err(|error| error.to_string());
+/// Opens the source that `-d` names, before anything is written.
+fn contents(path: &Path) -> Result<Contents<'static>, String> {
+    if path.as_os_str() == "-" {
+        return Ok(Contents::tar(std::io::stdin().lock(), "standard input"));
     }
-    let how = FileOptions::new().offset(offset);
-    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
-    let mut bytes = [0; SUPER_SIZE];
-    let at = SUPER_OFFSET;
-    device.read_at(at, &mut bytes).map_err(|error| error.to_string())?;
-    // Without a superblock there is no file system to mark.
-    let Ok(mut sb) = Superblock::read(&bytes) else { return Ok(()) };
-    sb.state.set(sb.state.get() & !state::VALID | state::ERROR);
-    sb.seal();
-    let written = device.write_at(at, sb.bytes()).and_then(|()| device.flush());
-    written.map_err(|error| error.to_string())
+    if path.is_dir() {
+        faked::check()?;
+    }
+    Contents::open(path).map_err(|error| error.to_string())
 }
 
-/// Reads the superblock of the new file system.
-fn made(args: &Args, offset: u64) -> Result<Superblock, String> {
-    let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
-    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
-    let mut bytes = [0; 1024];
-    device.read_at(1024, &mut bytes).map_err(|error| error.to_string())?;
-    Superblock::read(&bytes).map_err(|error| error.to_string())
-}
-
-fn open(args: &Args, options: &MkfsOptions, offset: u64) -> Result<FileDevice, String> {
-    let mut how = FileOptions::new().direct(args.direct).offset(offset);
-    if let Some(size) = options.size {
-        let fixed = !args.image.exists() || args.image.is_file();
-        how = how.create(fixed).size(size);
-    } else if !args.image.exists() {
-        return Err("no such file; give a SIZE to create it".into());
-    }
-    // Without the path, which the caller adds.
-    FileDevice::open(&args.image, &how).map_err(|error| {
-        let text = error.to_string();
-        let path = format!("{}: ", args.image.display());
-        text.strip_prefix(&path).map_or(text.clone(), str::to_owned)
-    })
+/// The error without the path of the image, which the caller adds.
+fn without_path(args: &Args, error: &BuildError) -> String {
+    let text = error.to_string();
+    let path = format!("{}: ", args.image.display());
+    text.strip_prefix(&path).map_or(text.clone(), str::to_owned)
 }
 
 fn device_size(args: &Args, options: &MkfsOptions, offset: u64) -> Result<u64, String> {

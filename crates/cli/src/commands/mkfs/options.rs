@@ -3,7 +3,7 @@
 use super::Args;
 use super::values;
 use crate::size::Size;
-use nextent::mkfs::{MkfsOptions, Usage};
+use nextent::mkfs::{MkfsOptions, Owner, Usage};
 use uuid::Uuid;
 
 /// The unit of SIZE without a suffix and without `-b`.
@@ -88,6 +88,12 @@ pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
         options.extended.discard = false;
     }
     Ok((options, offset))
+}
+
+/// The owner of the root directory, if the user gave one.
+pub(super) fn root_owner(args: &Args, options: &MkfsOptions) -> Option<Owner> {
+    let asked = |list: &String| list.split(',').any(|word| word.trim().starts_with("root_owner"));
+    args.extended.iter().any(asked).then_some(options.extended.root_owner)
 }
 
 fn bytes(size: Size, unit: u64, what: &str) -> Result<u32, String> {

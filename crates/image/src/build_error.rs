@@ -1,0 +1,46 @@
+//! Why no image was made.
+
+use nextent::Error;
+use nextent::mkfs::MkfsError;
+use nextent_device::OpenError;
+use nextent_ondisk::Corrupt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why an image was not made, or not completely.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The source of the contents cannot be opened.
+    #[error("{}: {source}", crate::escape::path(path))]
+    Contents {
+        /// The source.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The image does not exist, and no size was given to create it.
+    #[error("no such file; give a SIZE to create it")]
+    NoSize,
+    /// The image cannot be opened or created.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// The file system cannot be made as the options ask, or writing it failed.
+    #[error(transparent)]
+    Mkfs(#[from] MkfsError),
+    /// The file system could not be finished.
+    #[error(transparent)]
+    Volume(#[from] Error),
+    /// The image could not be read or changed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The superblock of the new file system breaks a rule of the format: a defect of this crate.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// Entries could not be copied. The observer received each of them.
+    #[error("{failures} entries could not be copied")]
+    Incomplete {
+        /// The number of these entries.
+        failures: u64,
+    },
+}

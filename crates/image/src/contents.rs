@@ -1,0 +1,145 @@
+//! The sources of a new image's contents.
+
+use super::BuildError;
+use super::transfer::{
+    FillSink, HostSource, ImageDir, Meta, Report, Unpacking, host_id, plan, unpack,
+};
+use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
+use nextent::mkfs::{Filling, Owner, Plan};
+use nextent::{Cred, DiskTime, OpenOptions};
+use nextent_device::FileDevice;
+use nextent_sync::Arc;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the buffer for reading a tar stream.
+const BUFFER: usize = 1 << 20;
+
+/// What a new image contains.
+pub struct Contents<'a>(From<'a>);
+
+enum From<'a> {
+    Directory(PathBuf),
+    Tar { input: Box<dyn Read + 'a>, name: String },
+}
+
+impl<'a> Contents<'a> {
+    /// The tree of a directory, or the entries of a tar file. A symbolic link at `path` is
+    /// followed.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Contents`] if it cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BuildError> {
+        let path = path.as_ref();
+        let at = |source| BuildError::Contents { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(at)?.is_dir() {
+            return Ok(Self(From::Directory(std::fs::canonicalize(path).map_err(at)?)));
+        }
+        let file = File::open(path).map_err(at)?;
+        Ok(Self::tar(file, crate::escape::path(path)))
+    }
+
+    /// The entries of a tar stream; `name` stands for it in messages.
+    pub fn tar(input: impl Read + 'a, name: impl Into<String>) -> Self {
+        let input = Box::new(BufReader::with_capacity(BUFFER, input));
+        Self(From::Tar { input, name: name.into() })
+    }
+}
+
+impl fmt::Debug for Contents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            From::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            From::Tar { name, .. } => f.debug_tuple("Tar").field(name).finish(),
+        }
+    }
+}
+
+/// How contents are copied.
+pub(super) struct Filler<'a> {
+    pub(super) report: &'a Report<'a>,
+    pub(super) threads: usize,
+    /// The host lets one thread at a time write to the image.
+    pub(super) one_writer: bool,
+    /// The owner of the root directory in place of that of the source.
+    pub(super) root_owner: Option<Owner>,
+    /// The latest time that files may have.
+    pub(super) latest: Option<DiskTime>,
+}
+
+impl Filler<'_> {
+    /// Makes the volume of `plan` on `device`, the file at `image`, with `contents`. Entries that
+    /// fail go to the report.
+    pub(super) fn fill(
+        &self,
+        (plan, device, image): (Plan, FileDevice, &Path),
+        contents: Contents<'_>,
+    ) -> Result<(), BuildError> {
+        match contents.0 {
+            From::Directory(dir) => self.directory((plan, &device, image), dir),
+            From::Tar { mut input, name } => {
+                plan.write(&device)?;
+                self.tar(device, (&mut input, &name))
+            }
+        }
+    }
+
+    fn limit_times(&self, meta: &mut Meta) {
+        if let Some(latest) = self.latest {
+            meta.mtime = meta.mtime.min(latest);
+            meta.atime = meta.mtime;
+        }
+    }
+
+    fn directory(
+        &self,
+        (new, device, image): (Plan, &FileDevice, &Path),
+        dir: PathBuf,
+    ) -> Result<(), BuildError> {
+        let adjust = |meta: &mut Meta, is_root: bool| {
+            self.limit_times(meta);
+            if let Some(owner) = self.root_owner.filter(|_| is_root) {
+                (meta.uid, meta.gid) = (owner.uid, owner.gid);
+            }
+        };
+        // The directory may contain the image itself.
+        let image = std::fs::metadata(image).map(|meta| host_id(&meta));
+        let source = HostSource::new(true, image.into_iter().collect());
+        let filling = Filling::new(new, device)?;
+        let how = (self.threads, self.one_writer);
+        match plan((&source, dir), filling, self.report, how, &adjust) {
+            // The error that stopped it was reported.
+            Err(_) if self.report.stopped() => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
+    }
+
+    fn tar(
+        &self,
+        device: FileDevice,
+        (input, name): (&mut dyn Read, &str),
+    ) -> Result<(), BuildError> {
+        let open = OpenOptions::new().now(self.latest).bypass_journal(true);
+        let volume = Inodes::open(Arc::new(device), &open)?;
+        let sink = FillSink::new(&volume);
+        let unpacking = Unpacking {
+            sink: &sink,
+            report: self.report,
+            workers: self.threads,
+            // Independent of the umask: the same stream makes the same image.
+            implied: 0o755,
+            adjust: &|meta: &mut Meta| self.limit_times(meta),
+        };
+        if let Err(error) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
+            self.report.fail(name, &error);
+        }
+        if let Some(Owner { uid, gid }) = self.root_owner {
+            let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+            volume.setattr(&Cred::root(), ROOT_INO, &set)?;
+        }
+        Ok(volume.close()?)
+    }
+}

@@ -1,0 +1,153 @@
+//! Images that a program builds, checked by e2fsck, and what a failed build leaves.
+
+use nextent::Volume;
+use nextent::mkfs::MkfsOptions;
+use nextent_image::{BuildError, Contents, ImageBuilder, Observer, Problem};
+use nextent_testkit::{e2fs, need};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The events of a build.
+#[derive(Default)]
+struct Events {
+    problems: Mutex<Vec<String>>,
+    entries: Mutex<u64>,
+    bytes: Mutex<u64>,
+}
+
+impl Observer for Events {
+    fn entry(&self) {
+        *self.entries.lock().unwrap() += 1;
+    }
+
+    fn bytes(&self, bytes: u64) {
+        *self.bytes.lock().unwrap() += bytes;
+    }
+
+    fn problem(&self, problem: &Problem<'_>) {
+        self.problems.lock().unwrap().push(format!("{}: {}", problem.path, problem.error));
+    }
+}
+
+fn options(size: u64) -> MkfsOptions {
+    let mut options = MkfsOptions::default();
+    options.size = Some(size);
+    options
+}
+
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("dir")).unwrap();
+    fs::write(at.join("dir/file"), [7; 10_000]).unwrap();
+    fs::write(at.join("empty"), "").unwrap();
+    std::os::unix::fs::symlink("dir/file", at.join("link")).unwrap();
+}
+
+/// A tar stream with one file of `size` bytes, of which `present` are there.
+fn tar(size: u64, present: usize) -> Vec<u8> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path("file").unwrap();
+    header.set_size(size);
+    header.set_mode(0o640);
+    header.set_uid(7);
+    header.set_gid(8);
+    header.set_mtime(1000);
+    header.set_cksum();
+    let mut stream = header.as_bytes().to_vec();
+    stream.extend(vec![b'x'; present]);
+    stream.resize(stream.len().next_multiple_of(512) + 1024, 0);
+    stream
+}
+
+#[test]
+fn a_directory_becomes_an_image() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (source, image) = (scratch.path().join("tree"), scratch.path().join("disk.img"));
+    tree(&source);
+    let events = Events::default();
+    let built = ImageBuilder::new(options(16 << 20))
+        .contents(Contents::open(&source).unwrap())
+        .root_owner(5, 6)
+        .build(&image, &events)
+        .unwrap();
+    assert!(built.superblock().free_blocks_count() < built.geometry().blocks_count);
+    assert_eq!(*events.problems.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*events.entries.lock().unwrap(), 4);
+    assert_eq!(*events.bytes.lock().unwrap(), 10_000);
+    let volume = Volume::open(&image).unwrap();
+    assert_eq!(volume.read("/link").unwrap(), [7; 10_000]);
+    let root = volume.metadata("/").unwrap();
+    assert_eq!((root.uid(), root.gid()), (5, 6));
+    let owner = fs::metadata(source.join("empty")).unwrap().uid();
+    assert_eq!(volume.metadata("/empty").unwrap().uid(), owner);
+    volume.close().unwrap();
+    drop(volume);
+    need!(e2fs::e2fsck(&image)).assert_clean();
+}
+
+#[test]
+fn a_stream_becomes_an_image_at_an_offset() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("disk.img");
+    let mut limited = options(16 << 20);
+    limited.clock = Some(500);
+    ImageBuilder::new(limited)
+        .contents(Contents::tar(&tar(5000, 5000)[..], "a stream"))
+        .offset(1 << 20)
+        .build(&image, &())
+        .unwrap();
+    let bytes = fs::read(&image).unwrap();
+    assert!(bytes[..1 << 20].iter().all(|byte| *byte == 0));
+    let part = scratch.path().join("part.img");
+    fs::write(&part, &bytes[1 << 20..]).unwrap();
+    let volume = Volume::open(&part).unwrap();
+    let file = volume.metadata("/file").unwrap();
+    assert_eq!((file.uid(), file.gid(), file.len()), (7, 8, 5000));
+    assert_eq!(file.modified(), UNIX_EPOCH + Duration::from_secs(500), "no later than the clock");
+    volume.close().unwrap();
+    drop(volume);
+    need!(e2fs::e2fsck(&part)).assert_clean();
+}
+
+#[test]
+fn an_incomplete_image_is_removed_or_marked() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("disk.img");
+    let build = |size: Option<u64>| {
+        let mut options = MkfsOptions::default();
+        options.size = size;
+        let events = Events::default();
+        let cut = tar(100_000, 700);
+        let contents = Contents::tar(&cut[..], "a stream");
+        let failed = ImageBuilder::new(options).contents(contents).build(&image, &events);
+        assert!(matches!(failed, Err(BuildError::Incomplete { failures: 1 })), "{failed:?}");
+        let problems = events.problems.into_inner().unwrap();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("ends in the middle"), "{problems:?}");
+    };
+    build(Some(16 << 20));
+    assert!(!image.exists(), "a file that did not exist before is removed");
+    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    build(None);
+    // s_state, at byte 58 of the superblock: not clean, with errors.
+    let bytes = fs::read(&image).unwrap();
+    assert_eq!(bytes[1024 + 58] & 3, 2);
+}
+
+#[test]
+fn a_refused_build_leaves_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("disk.img");
+    let refused = ImageBuilder::new(MkfsOptions::default()).build(&image, &());
+    assert!(matches!(refused, Err(BuildError::NoSize)), "{refused:?}");
+    let refused = ImageBuilder::new(options(8192)).build(&image, &());
+    assert!(matches!(refused, Err(BuildError::Mkfs(_))), "{refused:?}");
+    let missing = Contents::open(scratch.path().join("missing"));
+    assert!(matches!(missing, Err(BuildError::Contents { .. })), "{missing:?}");
+    let draft = ImageBuilder::new(options(16 << 20)).prepare(&image).unwrap();
+    assert!(draft.plan().warnings().is_empty());
+    drop(draft);
+    assert!(!image.exists());
+}

@@ -68,6 +68,12 @@ fn a_walk_stays_within_the_limit_and_pins_survive() {
     let usage = volume.cache_usage();
     assert!(usage.pinned + usage.inodes >= FILES && usage.pinned > FILES / 2, "{usage:?}");
 
+    let mut pinned = volume.pinned();
+    pinned.sort_unstable();
+    let mut expected = files.clone();
+    expected.sort_unstable();
+    assert_eq!(pinned, expected);
+
     // A pinned number without an object stays in use, with and without a name.
     let root = Cred::root();
     let (pinned, kept) = (files[10], files[11]);
@@ -91,6 +97,7 @@ fn a_walk_stays_within_the_limit_and_pins_survive() {
     volume.shrink_caches(Shrink::All);
     let usage = volume.cache_usage();
     assert_eq!((usage.pinned, usage.inodes), (0, 0), "{usage:?}");
+    assert_eq!(volume.pinned(), []);
     assert!(usage.block_bytes < 1 << 20, "{usage:?}");
     assert_eq!(volume.getattr(kept).unwrap().links, 1);
     common::close(&volume);

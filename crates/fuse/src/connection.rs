@@ -43,11 +43,17 @@ impl Connection {
         let agreed = agreed.map_err(MountError::Refused)?;
         mount_table::tune(attachment.device());
         let device = Arc::new(device);
-        let notices = Arc::downgrade(&device);
+        let notices = [Arc::downgrade(&device), Arc::downgrade(&device)];
+        let [of_attributes, of_contents] = notices;
         server.connect(Kernel {
             forget_attributes: Box::new(move |node| {
-                if let Some(device) = notices.upgrade() {
+                if let Some(device) = of_attributes.upgrade() {
                     device.forget_attributes(node);
+                }
+            }),
+            forget_contents: Arc::new(move |node| {
+                if let Some(device) = of_contents.upgrade() {
+                    device.forget_contents(node);
                 }
             }),
             short_setxattr: agreed.short_setxattr,

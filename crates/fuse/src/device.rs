@@ -79,7 +79,17 @@ impl Device {
     /// Makes the kernel forget the attributes of a node, whose file must be open. Any thread may
     /// call this while requests wait for it: the kernel waits for no page and no inode.
     pub(crate) fn forget_attributes(&self, node: u64) {
-        let notice = ForgetCachedOut { node, offset: -1, len: 0 };
+        self.forget_cached(ForgetCachedOut { node, offset: -1, len: 0 });
+    }
+
+    /// Makes the kernel drop what it has cached of a node: attributes and contents. The kernel
+    /// writes changed pages of mappings first, and waits for reads of pages, so no thread may call
+    /// this that has to answer requests.
+    pub(crate) fn forget_contents(&self, node: u64) {
+        self.forget_cached(ForgetCachedOut { node, offset: 0, len: 0 });
+    }
+
+    fn forget_cached(&self, notice: ForgetCachedOut) {
         let len = must_fit(size_of::<OutHeader>() + notice.as_bytes().len());
         let header = OutHeader { len, error: FORGET_CACHED, unique: 0 };
         // An error says that the kernel does not have the node, or that the mount is gone.

@@ -51,7 +51,16 @@ fn every_operation_fails_after_a_shutdown_and_synced_data_survives() {
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
         assert_eq!(shut_down(&root, 3).unwrap_err().kind(), ErrorKind::InvalidInput);
         synced.write_all_at(&[7; 10], 0).unwrap();
+        // The kernel has the contents now.
+        let later = File::open(mount.join("later")).unwrap();
+        let mut bytes = [0; 100];
+        later.read_exact_at(&mut bytes, 50_000).unwrap();
         shut_down(&root, mode).unwrap();
+        wait_until("reads fail", || {
+            let read = later.read_exact_at(&mut bytes, 50_000);
+            read.is_err_and(|error| error.raw_os_error() == Some(libc::EIO))
+        });
+        fails("read", later.read_exact_at(&mut bytes, 0));
         fails("write", synced.write_all_at(&[9; 10], 0));
         fails("fsync", synced.sync_all());
         fails("create", File::create(mount.join("new")).map(|_| ()));
@@ -63,7 +72,7 @@ fn every_operation_fails_after_a_shutdown_and_synced_data_survives() {
             std::fs::read_dir(mount.path()).and_then(|mut all| all.next().unwrap().map(|_| ())),
         );
         fails("again", shut_down(&root, mode));
-        drop((synced, root));
+        drop((synced, later, root));
         wait_until("unmounted", || run(&["umount", text(mount.path())]).status.success());
         assert!(mount.wait().success());
         let replayed = run(&["replay", text(&image)]);

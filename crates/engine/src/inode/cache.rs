@@ -237,6 +237,18 @@ impl InodeCache {
         self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
     }
 
+    /// The pinned inodes, with or without an object. Takes `[icache.shard]`, one after another.
+    pub(crate) fn pinned(&self) -> Vec<InodeNo> {
+        let of_shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let all = shard.groups.values().flat_map(|group| group.inodes.iter().flatten());
+            let objects = all.filter(|inode| inode.pins.load(Ordering::SeqCst) > 0);
+            let numbers = shard.pinned.keys().map(|ino| InodeNo(*ino));
+            objects.map(|inode| inode.ino).chain(numbers).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
+    }
+
     /// All cached inodes for which `wanted` returns true. Takes `[icache.shard]`, one after
     /// another.
     pub(crate) fn select(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Arc<Inode>> {

@@ -54,6 +54,12 @@ impl Inodes {
         truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.report_error(error))
     }
 
+    /// The pinned inodes. Visits all inodes in memory.
+    #[must_use]
+    pub fn pinned(&self) -> Vec<InodeNo> {
+        self.fs.cache.pinned()
+    }
+
     /// Whether a file without names is open or pinned, or still has blocks while it is being freed.
     /// Visits all inodes in memory.
     #[must_use]

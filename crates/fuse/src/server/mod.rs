@@ -79,6 +79,8 @@ pub struct Served {
 pub(crate) struct Kernel {
     /// Makes the kernel forget the attributes of a node whose file is open.
     pub(crate) forget_attributes: Box<dyn Fn(u64) + Send + Sync>,
+    /// Makes the kernel drop the cached contents of a node. It may wait for requests.
+    pub(crate) forget_contents: Arc<dyn Fn(u64) + Send + Sync>,
     /// Requests that set an extended attribute have their short form.
     pub(crate) short_setxattr: bool,
 }

@@ -22,7 +22,9 @@ fn translate(args: Vec<OsString>) -> Vec<OsString> {
     let command = match called.and_then(OsStr::to_str) {
         Some("mkfs.nextent") => "mkfs",
         Some("fsck.nextent" | "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4") => "fsck",
-        Some("mount.fuse.nextent" | "mount.nextent") => return mount(args),
+        Some("mount.fuse.nextent" | "mount.fuseblk.nextent" | "mount.nextent") => {
+            return mount(args);
+        }
         _ => return args,
     };
     let rest = args.into_iter().skip(1);
@@ -69,6 +71,10 @@ mod tests {
             ("e2fsck -fn a", "nextent fsck -fn a"),
             ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount --by-mount a b -o ro,dev"),
             ("mount.fuse.nextent a b -sv -o x", "nextent mount --by-mount a b --sloppy -o x"),
+            (
+                "mount.fuseblk.nextent /dev/a b -o remount,ro",
+                "nextent mount --by-mount /dev/a b -o remount,ro",
+            ),
             ("mount.fuse.nextent a b -fn", "nextent mount --by-mount a b --fake"),
             (
                 "mount.fuse.nextent a b -v -t fuse.nextent -o rw",

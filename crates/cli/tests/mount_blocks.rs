@@ -17,6 +17,8 @@ mod full;
 mod idmap;
 #[path = "mount/operations.rs"]
 mod operations;
+#[path = "mount/remount.rs"]
+mod remount;
 #[path = "mount/shutdown.rs"]
 mod shutdown;
 #[path = "mount/status.rs"]

@@ -41,6 +41,8 @@ mod operations;
 mod options;
 #[path = "mount/overlay.rs"]
 mod overlay;
+#[path = "mount/remount.rs"]
+mod remount;
 #[path = "mount/shutdown.rs"]
 mod shutdown;
 #[path = "mount/stat.rs"]

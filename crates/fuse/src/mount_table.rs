@@ -23,6 +23,10 @@ pub struct Mounted {
     kind: String,
     /// Its source, as the mount gave it.
     pub source: PathBuf,
+    /// The mount's own flags, such as `rw,nosuid`.
+    pub flags: String,
+    /// The options of its file system, such as `rw,user_id=0`.
+    pub options: String,
     /// The user that mounted it, by FUSE's option `user_id`; root (0) for other file systems.
     pub owner: u32,
 }
@@ -79,13 +83,15 @@ fn parse(line: &[u8], point: &Path) -> Option<Mounted> {
         return None;
     }
     let device = number(line.nth(2)?)?;
+    let flags = String::from_utf8_lossy(line.nth(2)?).into_owned();
     // Optional fields, a dash, the type, the source, the options.
     let mut line = line.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(line.next()?).into_owned();
     let source = OsString::from_vec(unescaped(line.next()?)).into();
     let words = String::from_utf8_lossy(line.next()?).into_owned();
     let owner = words.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
-    Some(Mounted { device, kind, source, owner: owner.unwrap_or(0) })
+    let owner = owner.unwrap_or(0);
+    Some(Mounted { device, kind, source, flags, options: words, owner })
 }
 
 /// A field of the table, where blanks and backslashes are octal: `\040`.
@@ -130,24 +136,33 @@ mod tests {
     #[test]
     fn the_newest_mount_at_a_point() {
         let table = b"24 1 0:22 / /a rw - tmpfs none rw\n\
-            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent an\\040image rw,user_id=7,group_id=8\n\
+            25 1 0:23 / /a\\040b\\134c ro,nodev - fuse.nextent an\\040image rw,user_id=7,gid=8\n\
             26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n\
             27 1 0:24 / /c rw - fuse.nextent old rw\n\
             28 1 0:25 / /c rw - fuse.nextent new rw\n\
             29 1 0:26 / /c rw - tmpfs none rw\n";
         let at = |point: &str| find(table, Path::new(point), |_| true);
-        let mounted = |device, kind: &str, source: &str, owner| {
-            Some(Mounted { device, kind: kind.into(), source: source.into(), owner })
+        let mounted = |device, (flags, kind, source, options): (&str, &str, &str, &str), owner| {
+            let (flags, options) = (flags.to_owned(), options.to_owned());
+            Some(Mounted {
+                device,
+                kind: kind.into(),
+                source: source.into(),
+                flags,
+                options,
+                owner,
+            })
         };
-        assert_eq!(at("/a"), mounted((7, 1), "ext4", "/dev/loop1", 0));
-        assert_eq!(at("/a b\\c"), mounted((0, 23), "fuse.nextent", "an image", 7));
+        assert_eq!(at("/a"), mounted((7, 1), ("rw", "ext4", "/dev/loop1", "rw"), 0));
+        let words = ("ro,nodev", "fuse.nextent", "an image", "rw,user_id=7,gid=8");
+        assert_eq!(at("/a b\\c"), mounted((0, 23), words, 7));
         assert!(at("/a b\\c").unwrap().is_nextent() && !at("/a").unwrap().is_nextent());
         assert_eq!(at("/b"), None);
         assert_eq!(points(table, (0, 23)), [Path::new("/a b\\c")]);
         assert_eq!(points(table, (0, 99)), [] as [&Path; 0]);
         assert_eq!(find(b"26 1 x / /a rw", Path::new("/a"), |_| true), None);
         let ours = |point: &str| find(table, Path::new(point), Mounted::is_nextent);
-        assert_eq!(ours("/c"), mounted((0, 25), "fuse.nextent", "new", 0));
+        assert_eq!(ours("/c"), mounted((0, 25), ("rw", "fuse.nextent", "new", "rw"), 0));
         assert_eq!((ours("/a"), at("/c").unwrap().device), (None, (0, 26)));
         assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");
     }

@@ -7,8 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Other names of the program, by which mount(8), umount(8), fsck(8) and mkfs(8) call it.
-const NAMES: [&str; 4] =
-    ["mkfs.nextent", "fsck.nextent", "mount.fuse.nextent", "umount.fuse.nextent"];
+const NAMES: [&str; 5] = [
+    "mkfs.nextent",
+    "fsck.nextent",
+    "mount.fuse.nextent",
+    "mount.fuseblk.nextent",
+    "umount.fuse.nextent",
+];
 
 impl Dist {
     /// Installs everything below `usr`.

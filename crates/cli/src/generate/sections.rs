@@ -111,6 +111,10 @@ const PAGES: &[(&str, Page)] = &[
                     "Mounts a partition of a disk.",
                 ),
                 ("/srv/disk.img /data fuse.nextent defaults,nofail 0 0", "A line of /etc/fstab."),
+                (
+                    "nextent mount -o remount,ro /mnt",
+                    "Makes a mount read-only and its image clean.",
+                ),
             ],
             files: FUSE,
             environment: &[NOTIFY, PATH],

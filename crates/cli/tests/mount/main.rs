@@ -22,6 +22,7 @@ mod memory;
 mod operations;
 mod options;
 mod overlay;
+mod remount;
 mod shutdown;
 mod stat;
 mod status;

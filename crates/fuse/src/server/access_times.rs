@@ -14,6 +14,7 @@
 
 use nextent::inodes::InodeNo;
 use nextent::{DiskTime, FileType};
+use nextent_sync::atomic::{AtomicU8, Ordering};
 
 use super::Server;
 
@@ -28,8 +29,49 @@ pub struct AccessTimes {
     pub not_of_directories: bool,
 }
 
+/// The rules of a server, which a remount changes. Relaxed: a read that a change races with may
+/// follow either.
+pub(super) struct Rules(AtomicU8);
+
+const NEVER: u8 = 1;
+const STRICT: u8 = 2;
+const NOT_OF_DIRECTORIES: u8 = 4;
+
+impl Rules {
+    pub(super) fn new(rules: AccessTimes) -> Self {
+        let own = Self(AtomicU8::new(0));
+        own.set(rules);
+        own
+    }
+
+    fn set(&self, rules: AccessTimes) {
+        let bits = [
+            (rules.never, NEVER),
+            (rules.strict, STRICT),
+            (rules.not_of_directories, NOT_OF_DIRECTORIES),
+        ];
+        let bits = bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit);
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> AccessTimes {
+        let bits = self.0.load(Ordering::Relaxed);
+        AccessTimes {
+            never: bits & NEVER != 0,
+            strict: bits & STRICT != 0,
+            not_of_directories: bits & NOT_OF_DIRECTORIES != 0,
+        }
+    }
+}
+
 impl Server {
-    /// Whether each read must be a request.
+    /// Changes the reads that update access times. The kernel reports each read only if the two
+    /// agreed on that when it connected, so `strict` has its full effect only on such a server.
+    pub fn set_access_times(&self, rules: AccessTimes) {
+        self.access_times.set(rules);
+    }
+
+    /// Whether each read must be a request, for as long as the mount lasts.
     pub(crate) fn sees_reads(&self) -> bool {
         self.how.access_times.strict
     }
@@ -37,8 +79,8 @@ impl Server {
     /// Updates the access time of an inode that is read, if that is due. Returns whether it did.
     /// That an access time cannot be stored is no reason to refuse a read.
     pub(super) fn touch(&self, ino: InodeNo) -> bool {
-        let rules = self.how.access_times;
-        if rules.never || self.how.read_only || self.volume.is_read_only() {
+        let rules = self.access_times.get();
+        if rules.never || self.volume.is_read_only() {
             return false;
         }
         const DAY: i64 = 24 * 60 * 60;

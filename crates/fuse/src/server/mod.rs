@@ -60,8 +60,6 @@ impl Caller {
 /// The options of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Mounted for reading only.
-    pub read_only: bool,
     /// The reads that update access times.
     pub access_times: AccessTimes,
     /// Which users may enter, and with which rights.
@@ -89,6 +87,8 @@ pub(crate) struct Kernel {
 pub struct Server {
     pub(crate) volume: Arc<Inodes>,
     how: Served,
+    /// The reads that update access times now.
+    access_times: access_times::Rules,
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
     mappable: mappable::Mappable,
@@ -104,6 +104,7 @@ impl Server {
     pub fn new(volume: Arc<Inodes>, how: Served) -> Self {
         Self {
             volume,
+            access_times: access_times::Rules::new(how.access_times),
             how,
             ended: OnceLock::new(),
             mappable: mappable::Mappable::new(),

@@ -8,6 +8,7 @@ mod memory;
 mod notify;
 mod old_server;
 pub(crate) mod options;
+mod remount;
 mod report;
 mod serve;
 mod signals;
@@ -16,7 +17,7 @@ mod utab;
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) use unmount::{Args as UmountArgs, command as umount, run as unmount};
@@ -33,8 +34,8 @@ const FAILED: u8 = 32;
 pub(crate) struct Args {
     /// The image or block device
     pub(crate) image: PathBuf,
-    /// The directory to mount on
-    pub(crate) mountpoint: PathBuf,
+    /// The directory to mount on; with -o remount it may be the only argument
+    pub(crate) mountpoint: Option<PathBuf>,
     /// Options of fuse2fs and mount(8), separated by commas
     #[arg(short = 'o', value_name = "OPTS")]
     pub(crate) options: Vec<OsString>,
@@ -65,11 +66,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.by_mount && rustix::process::getuid().is_root() {
         options.suid_and_dev();
     }
+    let mut lists = Vec::new();
     for list in &args.options {
         let list = list.to_str().ok_or_else(|| usage("an option is not UTF-8"))?;
+        lists.push(list.to_owned());
+    }
+    if lists.iter().any(|list| asks_remount(list)) {
+        let point = args.mountpoint.as_ref().unwrap_or(&args.image);
+        if !args.fake {
+            remount::run(point, &lists, args.sloppy)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for list in &lists {
         options.parse(list).map_err(usage)?;
     }
     options.check().map_err(usage)?;
+    if args.mountpoint.is_none() {
+        return Err(usage("MOUNTPOINT is missing: on which directory?"));
+    }
     if args.threads == Some(0) {
         return Err(usage("--threads needs at least one"));
     }
@@ -82,6 +97,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return background::run();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a list of options asks for a remount.
+fn asks_remount(list: &str) -> bool {
+    list.split(',').any(|word| word == "remount")
+}
+
+impl Args {
+    /// The mount point. The caller has checked that it is given.
+    fn point(&self) -> &Path {
+        self.mountpoint.as_ref().unwrap_or(&self.image)
+    }
 }
 
 fn usage(text: impl Into<String>) -> Failure {

@@ -8,7 +8,7 @@ use nextent_fuse::{Allow, MountFlag};
 use nextent_sync::Duration;
 
 /// The parsed options.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) read_only: bool,
     pub(super) no_recovery: bool,
@@ -39,6 +39,8 @@ pub(super) struct Options {
     pub(super) flags: Vec<MountFlag>,
     pub(super) source: Option<String>,
     pub(super) write_asked: bool,
+    /// A mount is to be changed, not made.
+    pub(super) remount: bool,
 }
 
 /// The options, for `--help` and the manual.
@@ -114,6 +116,21 @@ With -f, messages go to standard error, with levels if that is systemd's journal
 they go to the system's log (/dev/log: the journal, or a syslog daemon). On SIGUSR1 the server
 writes its status there, as `nextent status` shows it.
 
+With -o remount the mount at MOUNTPOINT is changed while it is in use:
+`nextent mount -o remount,ro MOUNTPOINT`, or `mount -o remount,ro MOUNTPOINT` where the helper
+mount.fuse.nextent (for block devices, mount.fuseblk.nextent) is installed. These can change:
+
+  ro                    refused while files are open for writing; then all changes are durable and
+                        the image is clean, as if it were unmounted
+  rw                    refused for a volume that can only be read, after damage, and if the image
+                        was opened read-only: unmount and mount again
+  discard, errors, log_level, suid, dev, exec, sync, dirsync, relatime, noatime, diratime, lazytime
+                        as above, with their opposites; but strictatime cannot be turned on
+
+Only root may change ro, rw and what the kernel implements. Other options must be as they are; a
+different one is refused. Without a helper, mount(8) changes the kernel's flags only: files cannot
+be changed, but the image is not clean.
+
 SIGTERM, SIGINT and SIGHUP end the server: it unmounts, after half a second although files are in
 use, and closes the file system.
 
@@ -180,6 +197,7 @@ pub(crate) const WORDS: &[&str] = &[
     "nofail",
     "noauto",
     "_netdev",
+    "remount",
 ];
 
 impl Options {
@@ -196,6 +214,12 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Whether an option exists.
+    pub(super) fn knows(word: &str) -> bool {
+        let unknown = |text: &String| text.starts_with("unknown");
+        !Self::default().parse(word).as_ref().is_err_and(unknown)
     }
 
     /// Refuses options that contradict each other.
@@ -257,9 +281,7 @@ impl Options {
             }
             "directio" => self.direct = true,
             "journal_checksum" => self.journal_checksum = true,
-            "remount" => {
-                return Err("remount is not supported: unmount and mount again".into());
-            }
+            "remount" => self.remount = true,
             _ => return foreign_word(word, None),
         }
         Ok(true)
@@ -373,6 +395,8 @@ mod tests {
         assert_eq!((kernel.allow, kernel.direct), (Allow::All, true));
         assert_eq!(kernel.flags, [MountFlag::Suid, MountFlag::NoDev]);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
+        assert!(parse("remount,ro").unwrap().remount && !parse("ro").unwrap().remount);
+        assert!(Options::knows("ro") && Options::knows("offset=x") && !Options::knows("blub=1"));
         assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
     }
 
@@ -404,7 +428,6 @@ mod tests {
             ("fakeroot,idmap", "idmap forbids fakeroot"),
             ("data=journal", "only data=ordered"),
             ("no_default_opts", "`no_default_opts`"),
-            ("remount,ro", "remount"),
             ("defaults,usrquota", "`usrquota` is not supported: quotas"),
             ("data_err=abort", "`data_err`"),
         ] {

@@ -116,7 +116,7 @@ pub(super) fn listen(reporter: Arc<Reporter>, device: (u64, u64)) -> Option<Stat
         thread::Builder::new().name("nextent-status".to_owned()).spawn(answer)?;
         Ok(StatusSocket(place))
     };
-    match bind(device).and_then(serve) {
+    match bind(device, socket::STATUS).and_then(serve) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log::write(Level::Warning, &format!("no socket for `nextent status`: {error}"));
@@ -125,8 +125,9 @@ pub(super) fn listen(reporter: Arc<Reporter>, device: (u64, u64)) -> Option<Stat
     }
 }
 
-fn bind(device: (u64, u64)) -> std::io::Result<(PathBuf, UnixListener)> {
-    let place = socket::place(device)?;
+/// Makes the socket of this kind of the mount with this device number.
+pub(super) fn bind(device: (u64, u64), kind: &str) -> std::io::Result<(PathBuf, UnixListener)> {
+    let place = socket::place(device, kind)?;
     // A server that was killed has left it. No living server has a mount with the same number.
     let _ = std::fs::remove_file(&place);
     let listener = UnixListener::bind(&place)?;

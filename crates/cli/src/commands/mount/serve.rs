@@ -5,6 +5,7 @@ use super::ending::{Ended, Ending, Signals};
 use super::events::Events;
 use super::old_server::open_after;
 use super::options::Options;
+use super::remount;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
@@ -15,8 +16,8 @@ use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
-    AccessTimes, Admission, Attachment, BlockSource, DeviceMount, MountError, MountFlag, RingMount,
-    Served, Server, Setup, Transport,
+    Admission, Attachment, BlockSource, DeviceMount, MountError, MountFlag, RingMount, Served,
+    Server, Setup, Transport,
 };
 use nextent_sync::Arc;
 use std::fs::File;
@@ -29,9 +30,9 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
     // Afterwards a relative path is useless, and a request to the mount would wait for this thread.
-    let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
+    let point = std::fs::canonicalize(args.point()).unwrap_or_else(|_| args.point().to_owned());
     // Before the image is marked as in use.
-    DeviceMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
+    DeviceMount::check(args.point()).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let events = Events::new(&name);
     let OpenVolume { volume, block_device, claim } = open(&image, options, &events)?;
@@ -64,10 +65,14 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     // For a block device umount(2) itself waits.
     let entry = match setup.block_device {
         Some(_) => None,
-        None => UtabEntry::new(&setup.source, &args.mountpoint),
+        None => UtabEntry::new(&setup.source, args.point()),
     };
     // Before the caller knows that it may ask.
-    let status = attachment.device().and_then(|device| report::listen(reporter, device));
+    let sockets = attachment.device().map(|device| {
+        let now = Options { rings: Some(rings), ..options.clone() };
+        let control = remount::control::listen(&server, now, device);
+        (report::listen(reporter, device), control)
+    });
     match args.notify_when_mounted {
         true => background::leave()?,
         false => log::find_journal(),
@@ -77,7 +82,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     memory::watch(&volume, events.clone());
     notify::send_state(notify::READY);
     let ended = Ending::start(signals, serve).wait(&attachment);
-    drop((entry, claim, status));
+    drop((entry, claim, sockets));
     notify::send_state(notify::STOPPING);
     let (served, closed) = match ended {
         Ended::Served(served) => (served, server.end()),
@@ -113,18 +118,12 @@ fn settings(
         block_device,
         flags: options.flags.clone(),
     };
-    let has = |flag| options.flags.contains(&flag);
     let served = Served {
-        read_only: setup.read_only,
-        access_times: AccessTimes {
-            never: has(MountFlag::NoAtime),
-            strict: has(MountFlag::StrictAtime),
-            not_of_directories: has(MountFlag::NoDirAtime),
-        },
+        access_times: remount::control::access_times(options),
         admission,
         minix_df: options.minix_df,
         // So that the server sees each read.
-        uncached: options.uncached || has(MountFlag::StrictAtime),
+        uncached: options.uncached || options.flags.contains(&MountFlag::StrictAtime),
         device_offset: options.offset,
     };
     (setup, served)
@@ -160,7 +159,7 @@ fn mount<T: Transport + Send + 'static>(
     args: &Args,
     setup: &Setup,
 ) -> std::result::Result<Made, MountError> {
-    let mount = T::mount(Arc::clone(server), &args.mountpoint, setup)?;
+    let mount = T::mount(Arc::clone(server), args.point(), setup)?;
     Ok((mount.attachment(), Box::new(move || mount.serve())))
 }
 

@@ -25,7 +25,6 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::io::Error;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -170,8 +169,7 @@ impl Serving {
 /// The process that serves a mount. The socket may be that of a server that was killed: then it
 /// refuses the connection.
 fn server_of(mounted: &Mounted) -> Option<OwnedFd> {
-    let places = socket::candidates(mounted.owner, mounted.device);
-    let client = places.into_iter().find_map(|place| UnixStream::connect(place).ok())?;
+    let client = socket::connect(mounted, socket::STATUS).ok()?;
     pidfd_open(socket_peercred(&client).ok()?.pid, PidfdFlags::empty()).ok()
 }
 

@@ -11,10 +11,8 @@ use crate::failure::{Context, Failure, Result, say};
 use crate::show;
 use nextent_fuse::Mounted;
 use nextent_sync::Duration;
-use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// The longest time that a server may take to answer.
@@ -55,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// The mount at `point`. Does not ask the mount's server, which may not admit this user, or may
 /// hang.
-fn find(point: &Path) -> std::io::Result<Option<Mounted>> {
+pub(crate) fn find(point: &Path) -> std::io::Result<Option<Mounted>> {
     let point = std::path::absolute(point)?;
     if let (Some(parent), Some(name)) = (point.parent(), point.file_name())
         && let Some(mounted) = Mounted::at(&parent.canonicalize()?.join(name))
@@ -68,16 +66,7 @@ fn find(point: &Path) -> std::io::Result<Option<Mounted>> {
 
 /// Reads the answer of the mount's server.
 fn ask(mounted: &Mounted) -> std::io::Result<Value> {
-    let places = socket::candidates(mounted.owner, mounted.device);
-    let mut stream = places.iter().find_map(|place| UnixStream::connect(place).ok());
-    let Some(stream) = &mut stream else {
-        let text = "its server does not report: it has ended, belongs to another user, or found \
-            no directory for its socket";
-        return Err(std::io::Error::other(text));
-    };
-    if socket_peercred(&*stream)?.uid.as_raw() != mounted.owner {
-        return Err(std::io::Error::other("another user's process answers for its server"));
-    }
+    let stream = socket::connect(mounted, socket::STATUS)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut answer = String::new();
     stream.take(LONGEST).read_to_string(&mut answer)?;

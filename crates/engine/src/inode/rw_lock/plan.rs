@@ -1,7 +1,10 @@
 //! Where the bytes of a write go.
 
 use super::PendingConversion;
+use crate::map::Mapping;
 use nextent_device::queue::{Piece, Pieces};
+use nextent_num::to_usize;
+use nextent_ondisk::FileBlock;
 
 /// Where the first bytes of a write go, known before any of them is written.
 #[derive(Debug, Default)]
@@ -15,10 +18,28 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Adds `bytes` at `device`.
-    #[inline]
-    pub(crate) fn push(&mut self, device: u64, bytes: usize) {
-        self.pieces.push(Piece { offset: device, start: self.bytes, len: bytes });
-        self.bytes += bytes;
+    /// Adds what `found` maps of the next bytes of the write, of which there are `left`. They begin
+    /// `within` a block. Returns how many bytes that are, or `None` for a hole.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        found: Mapping,
+        (block, within): (FileBlock, u64),
+        left: u64,
+        block_size: u64,
+    ) -> Option<u64> {
+        let (start, len) = match found {
+            Mapping::Hole { .. } => return None,
+            Mapping::Written { start, len } => (start, len),
+            Mapping::Unwritten { start, len } => {
+                self.conversion.blocks.push(block..FileBlock(block.0 + len));
+                (start, len)
+            }
+        };
+        let bytes = (u64::from(len) * block_size - within).min(left);
+        let (offset, len) = (start.0 * block_size + within, to_usize(bytes));
+        self.pieces.push(Piece { offset, start: self.bytes, len });
+        self.bytes += len;
+        Some(bytes)
     }
 }

@@ -52,10 +52,7 @@ impl Inodes {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        let transfer = match wait {
-            Wait::Allowed => inode.rw.begin_transfer(),
-            Wait::Never => inode.rw.try_begin_transfer().ok_or_else(|| Error::WouldBlock)?,
-        };
+        let transfer = Self::begin_transfer(inode, wait)?;
         let done = self.write_shared(cred, inode, &transfer, &range, data, wait);
         drop(transfer);
         let done = match done {
@@ -155,16 +152,8 @@ impl Inodes {
                     filled => found = filled?,
                 }
             }
-            let (start, len) = match found {
-                Mapping::Written { start, len } => (start, len),
-                Mapping::Unwritten { start, len } => {
-                    plan.conversion.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
-                    (start, len)
-                }
-                Mapping::Hole { .. } => break,
-            };
-            let bytes = (u64::from(len) * block_size - within).min(range.end - at);
-            plan.push(start.0 * block_size + within, to_usize(bytes));
+            let begin = (blocks.start, within);
+            let Some(bytes) = plan.push(found, begin, range.end - at, block_size) else { break };
             at += bytes;
         }
         if reach == Reach::Grows && plan.bytes > 0 {
@@ -303,10 +292,7 @@ impl Inodes {
         buf: &mut [u8],
         wait: Wait,
     ) -> Result<usize> {
-        let transfer = match wait {
-            Wait::Allowed => inode.rw.begin_transfer(),
-            Wait::Never => inode.rw.try_begin_transfer().ok_or_else(|| Error::WouldBlock)?,
-        };
+        let transfer = Self::begin_transfer(inode, wait)?;
         let unit = to_usize(UNIT);
         let (len, pieces) = self.plan_read(inode, &transfer, offset, buf, (wait, unit))?;
         for piece in pieces.as_slice() {

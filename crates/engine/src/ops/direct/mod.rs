@@ -46,6 +46,7 @@ use crate::Cred;
 use crate::FileType;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::inode::rw_lock::Transfer;
 use crate::ops::Inodes;
 
 /// Offsets and lengths of direct transfers are multiples of this many bytes.
@@ -140,16 +141,11 @@ impl Inodes {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        check_aligned(offset, data.len())?;
-        let end = offset.checked_add(to_u64(data.len())).ok_or_else(|| Error::TooBig)?;
-        let durable = self.check_direct_write(inode)?;
+        let (end, durable) = self.check_write_at(inode, offset, data.len(), wait)?;
         if data.is_empty() {
             return Ok(0);
         }
         if wait == Wait::Never {
-            if durable {
-                return Err(Error::WouldBlock);
-            }
             return self.report(self.write_in_place(cred, inode, offset..end, data, wait));
         }
         let done =
@@ -158,6 +154,42 @@ impl Inodes {
             self.sync_inode(inode, false)?;
         }
         Ok(done)
+    }
+
+    /// Checks a write before it begins; its end, and whether it must be durable.
+    #[inline(always)]
+    fn check_write_at(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: usize,
+        wait: Wait,
+    ) -> Result<(u64, bool)> {
+        check_aligned(offset, len)?;
+        let end = offset.checked_add(to_u64(len)).ok_or_else(|| Error::TooBig)?;
+        let durable = self.check_direct_write(inode)?;
+        if durable && wait == Wait::Never && offset < end {
+            return Err(Error::WouldBlock);
+        }
+        Ok((end, durable))
+    }
+
+    /// Runs `operation`, and again after space was reclaimed, if it may wait for that.
+    #[inline(always)]
+    fn attempt_as<R>(&self, wait: Wait, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
+        match wait {
+            Wait::Allowed => self.attempt(operation),
+            Wait::Never => self.report(operation()),
+        }
+    }
+
+    /// Counts a transfer in flight.
+    #[inline(always)]
+    fn begin_transfer<'i>(inode: &'i Inode, wait: Wait) -> Result<Transfer<'i>> {
+        match wait {
+            Wait::Allowed => Ok(inode.rw.begin_transfer()),
+            Wait::Never => inode.rw.try_begin_transfer().ok_or_else(|| Error::WouldBlock),
+        }
     }
 
     fn write_in_place(

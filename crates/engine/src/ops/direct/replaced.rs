@@ -8,21 +8,18 @@
 
 use std::ops::Range;
 
-use nextent_device::queue::Direction;
-use nextent_num::to_usize;
-use nextent_ondisk::FileBlock;
 use nextent_sync::Arc;
 
 use super::super::write::check_still_regular;
 use super::Wait;
-use super::queue::{Completion, Queue, Request, Submission};
+use super::queue::{Queue, Request, Submission, attached};
 use crate::Cred;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::rw_lock::{PendingConversion, Plan};
 use crate::inode::seam::{Begun, DirectWrites, Extents, Held, Write};
 use crate::inode::{Change, Inode, credits};
-use crate::map::{self, Mapping, Progress};
+use crate::map::{self, Progress};
 use crate::ops::{Inodes, OpenFile};
 
 impl Inodes {
@@ -106,29 +103,16 @@ impl Queue<'_> {
     ) -> Result<Submission> {
         let (volume, wait) = (self.volume, request.wait);
         for has_transfers in [true, false] {
-            let file = self.files[request.file].as_ref();
-            let OpenFile { inode, cred, .. } =
-                file.expect("a file is attached as long as it is used");
+            let OpenFile { inode, cred, .. } = attached(&self.files, request.file);
             let may_wait = wait == Wait::Allowed;
             let range = range.clone();
             let write = Write { fs: &volume.fs, cred, inode, range, may_wait, has_transfers };
-            let begin = || rule.begin(&write);
-            match match wait {
-                Wait::Allowed => volume.attempt(begin)?,
-                Wait::Never => volume.report(begin())?,
-            } {
+            match volume.attempt_as(wait, || rule.begin(&write))? {
                 Begun::Planned(held, plan) => {
-                    let completion = Completion::Write(plan.conversion, wait);
-                    request.submit(
-                        &mut self.transfers,
-                        Direction::Write,
-                        plan.pieces,
-                        inode.rw.count_in_word(),
-                        completion,
-                    );
-                    // The transfer is in flight.
+                    let count = inode.rw.count_in_word();
+                    let submitted = request.submit_write(&mut self.transfers, plan, count);
                     drop(held);
-                    return Ok(Submission::InFlight);
+                    return Ok(submitted);
                 }
                 // Also if an exclusive holder must write: the synchronous call does that.
                 Begun::ExclusiveDrained(_) | Begun::Blocked => {}
@@ -228,20 +212,14 @@ impl<'i> Write<'i> {
         let mut runs = 0;
         let mut at = range.start;
         while at < range.end {
-            let within = at % block_size;
             let blocks = fs.blocks_of(at, range.end)?;
             let want = blocks.end.0 - blocks.start.0;
-            let (start, len) = match map::lookup(&cx, &root, blocks.start, want)? {
-                Mapping::Hole { .. } => return Ok(None),
-                Mapping::Written { start, len } => (start, len),
-                Mapping::Unwritten { start, len } => {
-                    plan.conversion.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
-                    (start, len)
-                }
+            let found = map::lookup(&cx, &root, blocks.start, want)?;
+            let begin = (blocks.start, at % block_size);
+            let Some(bytes) = plan.push(found, begin, range.end - at, block_size) else {
+                return Ok(None);
             };
             runs += 1;
-            let bytes = (u64::from(len) * block_size - within).min(range.end - at);
-            plan.push(start.0 * block_size + within, to_usize(bytes));
             at += bytes;
         }
         let unwritten = !plan.conversion.blocks.is_empty();

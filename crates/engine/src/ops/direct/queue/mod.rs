@@ -213,7 +213,7 @@ impl<'v> Queue<'v> {
     }
 
     fn file_at(&self, file: usize) -> &OpenFile<'v> {
-        self.files[file].as_ref().expect("a file is attached as long as it is used")
+        attached(&self.files, file)
     }
 
     /// Transfers that are not over.
@@ -221,6 +221,11 @@ impl<'v> Queue<'v> {
         let left: usize = self.delegated.iter().map(|delegated| delegated.writes.len()).sum();
         self.transfers.by_tag.len() - self.transfers.free.len() + left + self.rewrites.len()
     }
+}
+
+/// A file of a queue, whose other fields the caller may change meanwhile.
+pub(super) fn attached<'f, 'v>(files: &'f [Option<OpenFile<'v>>], at: usize) -> &'f OpenFile<'v> {
+    files[at].as_ref().expect("a file is attached as long as it is used")
 }
 
 impl DeviceTransfers<'_> {

@@ -8,9 +8,11 @@ use nextent_num::{to_u64, to_usize};
 
 use super::super::counted::WriteTerms;
 use super::super::{UNIT, Wait, check_aligned};
-use super::{Attached, Completion, DeviceTransfer, DeviceTransfers, Done, Queue, Refused};
+use super::{
+    Attached, Completion, DeviceTransfer, DeviceTransfers, Done, Queue, Refused, attached,
+};
 use crate::error::{Error, Result};
-use crate::inode::rw_lock::{InFlightCount, Transfer};
+use crate::inode::rw_lock::{InFlightCount, Plan, Transfer};
 use crate::ops::OpenFile;
 
 /// A requested transfer. The buffer is taken when the transfer is submitted to the device.
@@ -33,19 +35,24 @@ pub(in super::super) enum Submission {
 }
 
 impl Request {
+    /// Submits the write of a plan.
+    #[inline]
+    pub(in super::super) fn submit_write(
+        &mut self,
+        transfers: &mut DeviceTransfers<'_>,
+        plan: Plan,
+        count: InFlightCount,
+    ) -> Submission {
+        let completion = Completion::Write(plan.conversion, self.wait);
+        self.submit(transfers, Direction::Write, plan.pieces, count, completion);
+        Submission::InFlight
+    }
+
     fn data(&mut self) -> &mut [u8] {
         self.buffer.as_deref_mut().unwrap_or_default()
     }
 
-    /// The requested range of the file.
-    fn range(&mut self) -> Result<Range<u64>> {
-        let len = self.data().len();
-        check_aligned(self.offset, len)?;
-        let end = self.offset.checked_add(to_u64(len)).ok_or(Error::TooBig)?;
-        Ok(self.offset..end)
-    }
-
-    pub(in super::super) fn submit(
+    fn submit(
         &mut self,
         transfers: &mut DeviceTransfers<'_>,
         direction: Direction,
@@ -178,16 +185,14 @@ impl Queue<'_> {
 
     #[inline]
     fn begin_writing(&mut self, request: &mut Request) -> Result<Submission> {
-        let range = request.range()?;
-        self.file_at(request.file).for_writing()?;
-        let durable = self.volume.check_direct_write(&self.file_at(request.file).inode)?;
-        if range.is_empty() {
+        let file = self.file_at(request.file);
+        file.for_writing()?;
+        let (offset, len, wait) = (request.offset, request.data().len(), request.wait);
+        let (end, _) = self.volume.check_write_at(&file.inode, offset, len, wait)?;
+        if len == 0 {
             return Ok(Submission::Completed(0));
         }
-        if durable && request.wait == Wait::Never {
-            return Err(Error::WouldBlock);
-        }
-        match self.begin_in_place(request, range)? {
+        match self.begin_in_place(request, offset..end)? {
             Submission::NeedsExclusive => {
                 self.write_synchronously(request).map(Submission::Completed)
             }
@@ -204,7 +209,7 @@ impl Queue<'_> {
         wait: Wait,
         then: impl FnOnce(&OpenFile<'_>, Transfer<'_>, &mut DeviceTransfers<'_>) -> Result<R>,
     ) -> Result<R> {
-        let open = self.files[file].as_ref().expect("a file is attached as long as it is used");
+        let open = attached(&self.files, file);
         if let Some(transfer) = open.inode.rw.try_begin_transfer() {
             return then(open, transfer, &mut self.transfers);
         }
@@ -212,7 +217,7 @@ impl Queue<'_> {
             return Err(Error::WouldBlock);
         }
         self.complete_all();
-        let open = self.files[file].as_ref().expect("a file is attached as long as it is used");
+        let open = attached(&self.files, file);
         then(open, open.inode.rw.begin_transfer(), &mut self.transfers)
     }
 
@@ -222,22 +227,11 @@ impl Queue<'_> {
             let OpenFile { inode, cred, .. } = file;
             let terms = WriteTerms { wait, allocates: true };
             let plan = || volume.plan_shared_write(cred, inode, &transfer, &range, terms);
-            let plan = match wait {
-                Wait::Allowed => volume.attempt(plan)?,
-                Wait::Never => volume.report(plan())?,
-            };
+            let plan = volume.attempt_as(wait, plan)?;
             if to_u64(plan.bytes) != range.end - range.start {
                 return Ok(Submission::NeedsExclusive);
             }
-            let completion = Completion::Write(plan.conversion, wait);
-            request.submit(
-                transfers,
-                Direction::Write,
-                plan.pieces,
-                transfer.into_count(),
-                completion,
-            );
-            Ok(Submission::InFlight)
+            Ok(request.submit_write(transfers, plan, transfer.into_count()))
         })
     }
 

@@ -33,8 +33,7 @@ impl Simulation {
         if !adjacent {
             self.charges.accesses += 1;
             let step = self.charges.step;
-            let code = self.me().jitter(step);
-            self.pass(code);
+            self.pass(step);
         }
         self.me().note_access(address, kind);
         if kind == Access::Rmw {

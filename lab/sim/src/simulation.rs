@@ -147,7 +147,7 @@ impl Simulation {
         self.slots_used = self.slots_used.max(slot + 1);
         // Helper threads have cores of their own, far from those that are measured.
         let core = CORES - 1 - slot % CORES;
-        let task = Task::new(clock, core, slot as u16, self.tasks.len(), code);
+        let task = Task::new(clock, core, slot as u16, code);
         self.tasks.push(task);
         self.tasks.len() - 1
     }

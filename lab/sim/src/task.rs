@@ -50,7 +50,6 @@ pub(crate) struct Task {
     pub(crate) rmw_done: u64,
     /// Time that it lost to transfers of lines.
     pub(crate) lost: u64,
-    random: u64,
     pub(crate) core: usize,
     /// Whether no code lies before its next access.
     pub(crate) at_once: bool,
@@ -81,13 +80,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(
-        clock: u64,
-        core: usize,
-        slot: u16,
-        number: usize,
-        code: Option<Coroutine>,
-    ) -> Self {
+    pub(crate) fn new(clock: u64, core: usize, slot: u16, code: Option<Coroutine>) -> Self {
         Self {
             clock,
             code_done: 0,
@@ -96,7 +89,6 @@ impl Task {
             stores_done: 0,
             rmw_done: 0,
             lost: 0,
-            random: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
             at_once: false,
             adjacent: false,
@@ -173,15 +165,6 @@ impl Task {
         }
     }
 
-    /// A random time from half of the mean to one and a half. Cores that always took the same time
-    /// for the same code would run in lockstep, and always meet or never.
-    pub(crate) fn jitter(&mut self, mean: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        mean / 2 + ((mean * (self.random >> 54)) >> 10)
-    }
-
     /// Whether it still is in the wait of that number.
     pub(crate) fn waits_for(&self, wait_number: u64) -> bool {
         self.wait_number == wait_number && !self.done
@@ -210,7 +193,7 @@ mod tests {
     use super::*;
 
     fn task() -> Task {
-        Task::new(0, 0, 0, 0, None)
+        Task::new(0, 0, 0, None)
     }
 
     #[test]

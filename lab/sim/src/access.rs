@@ -26,16 +26,12 @@ impl Simulation {
     }
 
     /// Steps 1 and 2; the access.
-    fn arrive_at(&mut self, address: usize, kind: Access) -> Request {
-        // Adjacency is a matter of distance and not of lines, which depend on where memory lies.
-        let adjacent = self.me().is_adjacent(address, kind);
-        self.me().adjacent = adjacent;
-        if !adjacent {
+    fn arrive_at(&mut self, kind: Access) -> Request {
+        if !std::mem::take(&mut self.me().at_once) {
             self.charges.accesses += 1;
             let step = self.charges.step;
             self.pass(step);
         }
-        self.me().note_access(address, kind);
         if kind == Access::Rmw {
             self.drain_stores();
         }
@@ -171,7 +167,7 @@ fn come_to<R>(
             return Err(sim.random_step());
         }
         let line = sim.machine.line(address);
-        let request = sim.arrive_at(address, kind);
+        let request = sim.arrive_at(kind);
         if sim.others_come_first(line) {
             return Err(true);
         }

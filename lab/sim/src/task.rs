@@ -6,19 +6,15 @@
 //! 1. At its place in the code, less all transfers that the core waited for within one window of
 //!    code before.
 //! 2. Not before the last read-modify-write is done.
-//! 3. Not before what the code depends on is there: the last access to the same word, and the point
-//!    set by [`Task::restart`].
+//! 3. Not before what the code depends on is there: the point set by [`Task::restart`].
 //!
 //! Stores wait for their lines in a store buffer, in order, while the core goes on. Only a
 //! read-modify-write waits for the buffer to drain.
 
-use crate::coherence::Access;
 use crate::simulation::Site;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// Bytes within which two accesses belong to the same piece of code.
-const ADJACENT: usize = 64;
 /// Waits that a core remembers at most.
 const WAITS: usize = 64;
 
@@ -53,12 +49,6 @@ pub(crate) struct Task {
     pub(crate) core: usize,
     /// Whether no code lies before its next access.
     pub(crate) at_once: bool,
-    /// Whether its access is adjacent to the last one, so that it depends on it.
-    pub(crate) adjacent: bool,
-    /// The address of its last access.
-    used: usize,
-    /// The addresses of its last load, and of the last elsewhere before that.
-    loaded: [usize; 2],
     pub(crate) slot: u16,
     /// Counts its waits. A time limit of an earlier wait is void.
     pub(crate) wait_number: u64,
@@ -91,9 +81,6 @@ impl Task {
             lost: 0,
             core,
             at_once: false,
-            adjacent: false,
-            used: usize::MAX,
-            loaded: [usize::MAX; 2],
             slot,
             wait_number: 0,
             timed_out: false,
@@ -118,9 +105,6 @@ impl Task {
 
     /// When its next access is begun, with a window of so much code.
     pub(crate) fn begins(&self, window: u64) -> u64 {
-        if self.adjacent {
-            return self.clock;
-        }
         let within = |(at, _): &&(u64, u64)| at + window > self.code_done;
         let waited: u64 = self.waits.iter().rev().take_while(within).map(|wait| wait.1).sum();
         let begun = self.clock.saturating_sub(waited).max(self.restarted);
@@ -147,21 +131,6 @@ impl Task {
     pub(crate) fn be_at(&mut self, clock: u64) {
         if clock > self.clock {
             self.restart(clock);
-        }
-    }
-
-    /// Whether an access belongs to the code of the last one: to the same word or a neighbour, to
-    /// the next entry of one of two tables that are compared, or because the code said so.
-    pub(crate) fn is_adjacent(&self, address: usize, kind: Access) -> bool {
-        let near = |other: &usize| other.abs_diff(address) < ADJACENT;
-        self.at_once || near(&self.used) || kind == Access::Load && self.loaded.iter().any(near)
-    }
-
-    pub(crate) fn note_access(&mut self, address: usize, kind: Access) {
-        (self.used, self.at_once) = (address, false);
-        if kind == Access::Load {
-            let again = self.loaded[0].abs_diff(address) < ADJACENT;
-            self.loaded = [address, self.loaded[usize::from(again)]];
         }
     }
 
@@ -194,30 +163,6 @@ mod tests {
 
     fn task() -> Task {
         Task::new(0, 0, 0, None)
-    }
-
-    #[test]
-    fn neighbours_and_parallel_tables_are_adjacent() {
-        let mut task = task();
-        assert!(!task.is_adjacent(1000, Access::Load));
-        task.note_access(1000, Access::Rmw);
-        assert!(task.is_adjacent(1063, Access::Store) && task.is_adjacent(937, Access::Load));
-        assert!(!task.is_adjacent(1064, Access::Load));
-        // Two tables, each read in order.
-        task.note_access(5000, Access::Load);
-        task.note_access(9000, Access::Load);
-        assert!(task.is_adjacent(5008, Access::Load) && !task.is_adjacent(5008, Access::Store));
-        task.note_access(5008, Access::Load);
-        task.note_access(5016, Access::Load);
-        assert!(task.is_adjacent(9008, Access::Load));
-        // A third table replaces the one that was read longest ago.
-        task.note_access(20_000, Access::Load);
-        assert!(task.is_adjacent(5024, Access::Load) && !task.is_adjacent(9008, Access::Load));
-        // Once, for any access.
-        task.at_once = true;
-        assert!(task.is_adjacent(40_000, Access::Rmw));
-        task.note_access(40_000, Access::Rmw);
-        assert!(!task.is_adjacent(60_000, Access::Rmw));
     }
 
     #[test]

@@ -6,10 +6,8 @@
 //! | spinning, `unfair` machine | all that poll the word see the store, and the first that changes the word gets it; that may be the thread that released it | a store |
 //! | sleeping | the first thread that takes it; a waiting thread polls for as long as a wake-up takes, as a kernel does while the holder runs, and sleeps then | a read-modify-write |
 //! | biased | as a sleeping one; the first thread that waits interrupts all cores | a store, or a read-modify-write for [`CALM`] releases after a thread waited |
-//!
-//! Taking a lock also transfers the first bytes of what it guards, as many as a line has.
 
-use crate::access::{self, access_data};
+use crate::access;
 use crate::coherence::Access;
 use crate::simulation::{Simulation, block, with};
 use crate::task::Wait;
@@ -328,17 +326,7 @@ impl<F: Family, T> Lock<F, T> {
 
 impl<F, T: ?Sized> Lock<F, T> {
     fn guard<const SHARED: bool>(&self) -> Guard<'_, F, T, SHARED> {
-        self.access_guarded(if SHARED { Access::Load } else { Access::Store });
         Guard { lock: self, here: PhantomData }
-    }
-
-    /// The lines of the value come with the lock.
-    fn access_guarded(&self, kind: Access) {
-        // SAFETY: the caller holds the lock, and only the size is looked at.
-        let bytes = size_of_val(unsafe { &*self.value.get() });
-        let line = with(|sim| 1 << sim.machine.line_shift).unwrap_or(0);
-        let bytes = bytes.min(line);
-        access_data(self.value.get().cast::<()>().addr(), bytes, kind);
     }
 
     /// Waits for the lock.
@@ -393,7 +381,6 @@ impl<F, T: ?Sized, const SHARED: bool> Guard<'_, F, T, SHARED> {
     /// Takes the lock again after a wait.
     pub(crate) fn acquire(&mut self) {
         self.lock.word.lock(SHARED);
-        self.lock.access_guarded(Access::Store);
     }
 }
 

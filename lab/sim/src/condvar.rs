@@ -38,9 +38,9 @@ impl Condvar {
         // no notification is lost.
         guard.release();
         let limit = simulation::with(|sim| {
-            let (task, since) = (sim.caller(), sim.now());
-            sim.queue(address).push_back(Waiter { task, shared: true, since });
-            limit.map(|limit| since.saturating_add(picoseconds(limit)))
+            let (task, now) = (sim.caller(), sim.now());
+            sim.queue(address).push_back(Waiter { task, shared: true });
+            limit.map(|limit| now.saturating_add(picoseconds(limit)))
         })
         .expect("a condition is waited for inside of a simulation");
         let timed_out = block(Wait::Condition, limit);

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | spinning | the first in the queue; the line with the word is transferred to it | a store |
 //! | spinning, `unfair` machine | all that poll the word see the store, and the first that changes the word gets it; that may be the thread that released it | a store |
-//! | sleeping | the first thread that takes it; a waiting thread polls for as long as a wake-up takes, as a kernel does while the holder runs, and sleeps then | a read-modify-write |
+//! | sleeping | the first thread that takes it; a waiting thread sleeps | a read-modify-write |
 //! | biased | as a sleeping one; the first thread that waits interrupts all cores | a store, or a read-modify-write for [`CALM`] releases after a thread waited |
 
 use crate::access;
@@ -92,7 +92,7 @@ impl Word {
             // The critical section was begun in vain.
             with(Simulation::wait_for_last_access);
             let here = || with(|sim| (sim.now(), sim.me().lost)).unwrap_or_default();
-            let (since, _) = *waiting.get_or_insert_with(here);
+            waiting.get_or_insert_with(here);
             if self.kind == Kind::Biased && self.contended.replace(CALM) == 0 {
                 // The holder may have released it by the time all cores were interrupted.
                 crate::interrupt_all();
@@ -101,11 +101,11 @@ impl Word {
             if self.is_polled() {
                 let wants = u16::from(!shared);
                 self.wanted.set(self.wanted.get() + wants);
-                self.poll(shared, since);
+                self.poll(shared);
                 self.wanted.set(self.wanted.get() - wants);
                 continue;
             }
-            if self.wait_in_queue(shared, since) {
+            if self.wait_in_queue(shared) {
                 break;
             }
         }
@@ -115,9 +115,9 @@ impl Word {
     }
 
     /// Waits until a holder releases the lock; whether the lock was handed to the caller.
-    fn wait_in_queue(&self, shared: bool, since: u64) -> bool {
+    fn wait_in_queue(&self, shared: bool) -> bool {
         with(|sim| {
-            let waiter = Waiter { task: sim.caller(), shared, since };
+            let waiter = Waiter { task: sim.caller(), shared };
             sim.queue(self.address()).push_back(waiter);
         })
         .expect("a lock is waited for inside of a simulation");
@@ -126,7 +126,7 @@ impl Word {
     }
 
     /// Polls the word until the lock is open.
-    fn poll(&self, shared: bool, since: u64) {
+    fn poll(&self, shared: bool) {
         loop {
             access::access(self.address(), Access::Load);
             with(Simulation::wait_for_last_access);
@@ -135,7 +135,7 @@ impl Word {
             }
             match self.sees_release_at() {
                 Some(seen) => drop(block(Wait::Lock(self.address()), Some(seen))),
-                None => drop(self.wait_in_queue(shared, since)),
+                None => drop(self.wait_in_queue(shared)),
             }
         }
     }
@@ -222,24 +222,27 @@ impl Word {
         });
     }
 
+    /// Gives the line of a spin lock to a thread; how long the transfer takes.
+    fn hand_over(&self, sim: &mut Simulation, task: usize) -> u64 {
+        if !sim.is_charging() {
+            return 0;
+        }
+        let (from, to) = (sim.me().core, sim.tasks[task].core);
+        sim.lines.hand_over(sim.machine.line(self.address()), to);
+        sim.machine.distance(from, to)
+    }
+
     /// Ends the wait of a thread. A spin lock is handed to it.
     fn end_wait(&self, sim: &mut Simulation, waiter: Waiter) {
-        let (now, machine) = (sim.now(), sim.machine);
-        let (from, to) = (sim.me().core, sim.tasks[waiter.task].core);
-        let transfer = if sim.is_charging() { machine.distance(from, to) } else { 0 };
-        let after = match self.kind {
-            Kind::Spin => {
-                self.take(waiter.shared);
-                sim.note_holder(self.address(), waiter.task);
-                if sim.is_charging() {
-                    sim.lines.hand_over(machine.line(self.address()), to);
-                }
-                sim.tasks[waiter.task].handed = true;
-                transfer
-            }
-            _ if now.saturating_sub(waiter.since) < machine.wake => transfer,
-            _ => sim.wake_latency(),
+        let after = if self.kind == Kind::Spin {
+            self.take(waiter.shared);
+            sim.note_holder(self.address(), waiter.task);
+            sim.tasks[waiter.task].handed = true;
+            self.hand_over(sim, waiter.task)
+        } else {
+            sim.wake_latency()
         };
+        let now = sim.now();
         sim.wake(waiter.task, now + after);
     }
 }

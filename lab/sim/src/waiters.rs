@@ -10,7 +10,6 @@ pub(crate) struct Waiter {
     pub(crate) task: usize,
     /// Whether it wants the lock shared.
     pub(crate) shared: bool,
-    pub(crate) since: u64,
 }
 
 #[derive(Default)]

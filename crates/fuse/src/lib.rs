@@ -38,6 +38,7 @@ mod statistics;
 mod stream;
 mod transport;
 mod wire;
+mod write_out;
 
 pub use admission::{Admission, Allow};
 pub use attachment::Attachment;

@@ -86,6 +86,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("stream", 2),
             ("registration", 2),
             ("space_wait", 3),
+            ("write_out", 0),
             ("control", 2),
             ("setup", 3),
             ("refusal", 3),

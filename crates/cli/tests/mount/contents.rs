@@ -70,12 +70,13 @@ fn holes_of_an_open_file_are_found() {
         assert_eq!(data(&reader), found, "{options}");
         drop(file);
         copies_keep_holes(&path, &mount.join("copy"));
-        // While it may be mapped writable, everything is data.
-        let mapped = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        assert_eq!(data(&reader), [(0, 10 * MIB)], "{options}");
-        drop(mapped);
-        // The kernel sends RELEASE after close(2) has returned.
+        // Also of a file that may be mapped writable. The kernel has limited time to write it.
+        let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         wait_until("holes", || data(&reader) == found);
+        wait_until("holes", || data(&both) == found);
+        both.write_all_at(&[1; 4096], 4 * MIB).unwrap();
+        let found = [found[0], (4 * MIB, 4 * MIB + 4096), found[1]];
+        wait_until("holes", || data(&both) == found);
     }));
 }
 
@@ -97,8 +98,13 @@ fn data_behind_a_mapping_is_no_hole() {
         os.close(f)\n\
         m[500000:500005] = b'bytes'\n\
         r = os.open(sys.argv[1], os.O_RDONLY)\n\
-        at = os.lseek(r, 0, os.SEEK_DATA)\n\
-        assert at <= 500000 < os.lseek(r, at, os.SEEK_HOLE), at\n";
+        for at in range(0, 1 << 20, 4096 * 17):\n\
+        \x20   m[at] = 7\n\
+        \x20   found = os.lseek(r, at, os.SEEK_DATA)\n\
+        \x20   assert found == at, (found, at)\n\
+        at = os.lseek(r, 499700, os.SEEK_DATA)\n\
+        assert at <= 500000 < os.lseek(r, at, os.SEEK_HOLE), at\n\
+        assert m[500000:500005] == b'bytes' and m[4096 * 17] == 7\n";
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
         need!(Err(nextent_testkit::Skip::missing("python3")));
     }

@@ -130,7 +130,8 @@ impl Server {
     }
 
     /// Finds data or a hole from an offset on. Of a file that may be mapped writable, the kernel's
-    /// cache may have data where the volume has a hole, so everything is data.
+    /// cache may have data where the volume has a hole, so the kernel writes its pages first. If it
+    /// does not do so in time, everything is data.
     pub(crate) fn seek(&self, node: u64, offset: i64, whence: i32) -> Result<i64> {
         let what = match whence {
             libc::SEEK_DATA => SeekKind::Data,
@@ -138,7 +139,7 @@ impl Server {
             _ => return Err(Errno(libc::EINVAL)),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
-        if self.mappable.has(node) {
+        if self.mappable.has(node) && !self.write_out(node) {
             return self.all_data(node, offset, what);
         }
         match self.volume.seek(inode(node)?, offset, what) {

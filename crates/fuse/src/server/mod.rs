@@ -39,6 +39,7 @@ use crate::admission::Admission;
 use crate::errno::{Errno, Result, of_sync};
 use crate::in_flight::InFlight;
 use crate::request_counts::RequestCounts;
+use crate::write_out::WriteOuts;
 
 /// The user and group of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,7 @@ pub struct Server {
     mappable: mappable::Mappable,
     shutdown: OnceLock<shutdown::Shutdown>,
     kernel: OnceLock<Kernel>,
+    write_outs: Arc<WriteOuts>,
     pub(crate) counts: RequestCounts,
     pub(crate) in_flight: InFlight,
 }
@@ -110,6 +112,7 @@ impl Server {
             mappable: mappable::Mappable::new(),
             shutdown: OnceLock::new(),
             kernel: OnceLock::new(),
+            write_outs: Arc::default(),
             counts: RequestCounts::new(),
             in_flight: InFlight::new(),
         }
@@ -130,6 +133,14 @@ impl Server {
         if let Some(kernel) = self.kernel.get() {
             (kernel.forget_attributes)(node);
         }
+    }
+
+    /// Makes the kernel write what processes changed through mappings of a node; false if it may
+    /// have unwritten pages still.
+    fn write_out(&self, node: u64) -> bool {
+        let Some(kernel) = self.kernel.get() else { return false };
+        let forget = Arc::clone(&kernel.forget_contents);
+        self.write_outs.run(move || forget(node))
     }
 
     pub(crate) fn admission(&self) -> Admission {

@@ -4,7 +4,7 @@
 
 use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, root, shown, watched};
-use crate::{differential, publish, setup, tidy};
+use crate::{demo, differential, publish, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
@@ -51,6 +51,7 @@ pub(crate) fn run() -> Result<(), String> {
     run.docs();
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
     run.examples("nextent", "engine");
+    run.demo();
     run.publish();
     run.differential();
     run.instructions();
@@ -105,6 +106,18 @@ impl Run {
             let mut command = cargo(["doc", "--workspace", "--no-deps", "--quiet"]);
             command.env("RUSTDOCFLAGS", "-D warnings");
             if shown(command).success { run.counts.passed += 1 } else { run.counts.failed += 1 }
+        });
+    }
+
+    /// The demonstration of the README, without the laboratory.
+    fn demo(&mut self) {
+        self.step("demo", |run| match demo::test() {
+            Ok(()) => run.counts.passed += 1,
+            Err(text) => {
+                eprintln!("{text}");
+                run.reasons.push(format!("FAILED demo: {text}"));
+                run.counts.failed += 1;
+            }
         });
     }
 

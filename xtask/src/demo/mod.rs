@@ -26,23 +26,30 @@ struct Demo {
 /// Runs the demonstration; an error if a part of it failed.
 pub(crate) fn run() -> Result<(), String> {
     println!("building the release binary");
-    let build = cargo(["build", "--release", "--quiet", "-p", "nextent-cli"]).status();
-    if !build.is_ok_and(|status| status.success()) {
-        return Err("the tool does not build".into());
-    }
+    build(&["--release"])?;
     Demo::build_laboratory()?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let tool = target_dir().join("release/nextent");
-    let demo = Demo { tool, dir: dir.path().into(), table: Table::default() };
-    demo.fill();
-    demo.look();
-    demo.change();
-    demo.pull_the_plug();
-    demo.judge();
-    demo.repeat();
-    demo.serve();
+    let demo = Demo::new("release/nextent", dir.path());
+    demo.product();
     demo.laboratory();
     demo.table.finish()
+}
+
+/// Runs the part without the laboratory, with the binary of the tests.
+pub(crate) fn test() -> Result<(), String> {
+    build(&[])?;
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let demo = Demo::new("debug/nextent", dir.path());
+    demo.product();
+    demo.table.finish()
+}
+
+fn build(flags: &[&str]) -> Result<(), String> {
+    let build = cargo(["build", "--quiet", "-p", "nextent-cli"].iter().chain(flags)).status();
+    match build.is_ok_and(|status| status.success()) {
+        true => Ok(()),
+        false => Err("the tool does not build".into()),
+    }
 }
 
 fn target_dir() -> PathBuf {
@@ -50,6 +57,20 @@ fn target_dir() -> PathBuf {
 }
 
 impl Demo {
+    fn new(tool: &str, dir: &Path) -> Self {
+        Self { tool: target_dir().join(tool), dir: dir.into(), table: Table::default() }
+    }
+
+    fn product(&self) {
+        self.fill();
+        self.look();
+        self.change();
+        self.pull_the_plug();
+        self.judge();
+        self.repeat();
+        self.serve();
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -83,9 +104,9 @@ impl Demo {
             let listing = self.nextent(&["ls", &self.within("/dir0")]);
             Outcome::of(listing, |text| format!("{} entries", text.lines().count()))
         });
-        self.table.row("cp -r all of it back out", || {
+        self.table.row("cp -a all of it back out", || {
             let out = self.path("out");
-            match self.nextent(&["cp", "-r", "-p", &self.within("/"), &text(&out)]) {
+            match self.nextent(&["cp", "-a", &self.within("/"), &text(&out)]) {
                 Ok(_) => same_trees(&self.path("tree"), &out),
                 Err(error) => Outcome::Failed(error),
             }
@@ -94,11 +115,11 @@ impl Demo {
 
     /// Copies several trees into the image at once and changes names.
     fn change(&self) {
-        self.table.row("cp -r four trees in, all cores", || {
+        self.table.row("cp -a four trees in, all cores", || {
             let tree = self.path("tree");
             let dirs: Vec<String> = (0..4).map(|n| text(&tree.join(format!("dir{n}")))).collect();
             let target = self.within("/in");
-            let mut args = vec!["cp", "-r", "-p"];
+            let mut args = vec!["cp", "-a"];
             args.extend(dirs.iter().map(String::as_str));
             args.push(&target);
             let made = self.nextent(&["mkdir", &target]);

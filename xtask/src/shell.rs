@@ -15,6 +15,11 @@ pub(crate) fn root() -> PathBuf {
     here.parent().expect("xtask lies in the repository's root").into()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// A command in the root of the repository, with English messages.
 pub(crate) fn command<I, S>(tool: &str, args: I) -> Command
 where

@@ -3,7 +3,7 @@
 //! failed build).
 
 use crate::instructions::{self, Outcome};
-use crate::shell::{Finished, cargo, root, shown, watched};
+use crate::shell::{Finished, cargo, command, root, shown, target_dir, watched};
 use crate::{demo, differential, publish, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<(), String> {
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
     run.docs();
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
-    run.examples("nextent", "engine");
+    run.examples("engine");
     run.demo();
     run.publish();
     run.differential();
@@ -191,12 +191,13 @@ impl Run {
         });
     }
 
-    /// Runs each example of a crate without arguments; its exit code decides.
-    fn examples(&mut self, package: &str, dir: &str) {
+    /// Runs each example of a crate without arguments; its exit code decides. The tests have built
+    /// them; building them alone, with fewer features, would take a minute.
+    fn examples(&mut self, dir: &str) {
         for name in examples_of(&root().join("crates").join(dir).join("examples")) {
-            let args = ["run", "--quiet", "-p", package, "--example", &name];
+            let program = target_dir().join("debug/examples").join(&name);
             let good = |run: &mut Self| {
-                let good = shown(cargo(args)).success;
+                let good = shown(command(&program.display().to_string(), [""; 0])).success;
                 if good { run.counts.passed += 1 } else { run.counts.failed += 1 }
             };
             self.step(&format!("example: {name}"), good);

@@ -11,7 +11,7 @@ mod serve;
 mod table;
 
 use crate::setup;
-use crate::shell::{cargo, command, has, root};
+use crate::shell::{cargo, command, has, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -26,7 +26,10 @@ struct Demo {
 /// Runs the demonstration; an error if a part of it failed.
 pub(crate) fn run() -> Result<(), String> {
     println!("building the release binary");
-    build(&["--release"])?;
+    let build = cargo(["build", "--release", "--quiet", "-p", "nextent-cli"]).status();
+    if !build.is_ok_and(|status| status.success()) {
+        return Err("the tool does not build".into());
+    }
     Demo::build_laboratory()?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let demo = Demo::new("release/nextent", dir.path());
@@ -35,25 +38,12 @@ pub(crate) fn run() -> Result<(), String> {
     demo.table.finish()
 }
 
-/// Runs the part without the laboratory, with the binary of the tests.
+/// Runs the part without the laboratory, with the binary that the tests have built.
 pub(crate) fn test() -> Result<(), String> {
-    build(&[])?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let demo = Demo::new("debug/nextent", dir.path());
     demo.product();
     demo.table.finish()
-}
-
-fn build(flags: &[&str]) -> Result<(), String> {
-    let build = cargo(["build", "--quiet", "-p", "nextent-cli"].iter().chain(flags)).status();
-    match build.is_ok_and(|status| status.success()) {
-        true => Ok(()),
-        false => Err("the tool does not build".into()),
-    }
-}
-
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 impl Demo {

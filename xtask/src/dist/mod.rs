@@ -5,7 +5,7 @@ mod check;
 mod package;
 mod tree;
 
-use crate::shell::{cargo, command, has, root};
+use crate::shell::{cargo, command, has, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,10 +55,6 @@ pub(crate) fn run() -> Result<(), String> {
         println!("{}", path.display());
     }
     Ok(())
-}
-
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// The target triple of this machine.

@@ -3,7 +3,7 @@
 //! `cargo xtask overlay [--minutes N] [--lower DIR]`. The lower layer is a Debian system, made by
 //! debootstrap from the mirror in this machine's own sources of apt. In each overlay the same
 //! script installs, reinstalls and removes packages. The two upper layers must be equal
-//! ([`compare`]), first seen through the mount, then through the kernel; `e2fsck -fn` must find
+//! ([`mod@compare`]), first seen through the mount, then through the kernel; `e2fsck -fn` must find
 //! nothing in any image. Both transports take their turn.
 //!
 //! `--lower DIR` keeps the lower layer for later runs. Without root, loop devices, overlayfs,

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 /// Schedules without a bug, all of which must pass.
 const SOUND: u64 = 8000;
 /// Schedules of which one must fail with each bug.
-const BOUND: u64 = 8000;
+const BOUND: u64 = 60_000;
 /// The number of the first schedule.
 const FIRST: u64 = 1;
 

@@ -2,7 +2,7 @@
 //!
 //! | destination | a message |
 //! |---|---|
-//! | standard error | `nextent: TEXT` |
+//! | standard error | `nextent: TEXT`, or the name of another tool that this program is called by |
 //! | standard error, if that is systemd's journal | `<PRIORITY>TEXT`, from which the journal takes the level |
 //! | the system's log, for a server in the background | a datagram to `/dev/log`, which systemd's journal and syslog daemons read |
 //!
@@ -33,6 +33,8 @@ const DAEMON: u8 = 3 << 3;
 
 /// The least important priority that is written. Relaxed: set before the server serves.
 static LEAST: AtomicU8 = AtomicU8::new(4);
+/// The name before messages on standard error, if not `nextent`.
+static NAME: OnceLock<String> = OnceLock::new();
 /// Where messages go, if not to standard error as text.
 static DESTINATION: OnceLock<Destination> = OnceLock::new();
 
@@ -69,6 +71,11 @@ pub(crate) fn default_level() -> Level {
     if DESTINATION.get().is_some() { Level::Info } else { Level::Warning }
 }
 
+/// Messages on standard error begin with `name` from now on.
+pub(crate) fn set_name(name: &str) {
+    let _ = NAME.set(name.to_owned());
+}
+
 /// Writes messages up to `level` from now on. Before, errors and warnings are written.
 pub(crate) fn set_level(level: Level) {
     LEAST.store(level.priority(), Ordering::Relaxed);
@@ -90,7 +97,7 @@ fn put(level: Level, text: &str) {
     let priority = level.priority();
     let text = show::line(text);
     let line = match DESTINATION.get() {
-        None => format!("nextent: {text}\n"),
+        None => format!("{}: {text}\n", NAME.get().map_or("nextent", String::as_str)),
         Some(Destination::Journal) => format!("<{priority}>{text}\n"),
         Some(Destination::System(None)) => return,
         Some(Destination::System(Some(log))) => {

@@ -8,6 +8,7 @@
 
 mod args;
 mod commands;
+mod e2fsprogs;
 mod failure;
 mod faked;
 #[cfg(feature = "generate")]
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
     if let Some(dir) = generate::asked() {
         let done = generate::run(&dir);
         return done.map_or_else(failure::Failure::report, |()| ExitCode::SUCCESS);
+    }
+    if let Some(code) = e2fsprogs::run() {
+        return code;
     }
     let args = match args::Args::try_parse_from(names::arguments()) {
         Ok(args) => args,

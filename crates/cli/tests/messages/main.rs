@@ -1,7 +1,10 @@
-//! Messages, escaping, slashes at the end of paths, and pages of the manual.
+//! Messages, escaping, slashes at the end of paths, pages of the manual, and tools of e2fsprogs
+//! that the program stands for.
 
+mod called;
 mod escapes;
 mod foreign;
+mod mke2fs;
 #[cfg(feature = "generate")]
 mod pages;
 mod refused;

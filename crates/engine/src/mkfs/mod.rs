@@ -38,7 +38,8 @@ mod write;
 pub use error::MkfsError;
 pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
 pub use options::{
-    CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, OnError, Owner, Usage,
+    CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, NameHash, OnError, Owner,
+    Usage,
 };
 pub use plan::Plan;
 pub use profile::written_features;

@@ -3,6 +3,7 @@
 //! Nothing is derived or checked here: [`super::plan`] does that, so that all front ends have the
 //! same rules and messages.
 
+use nextent_ondisk::superblock::mount_opts;
 use uuid::Uuid;
 
 /// The family of features to start from.
@@ -70,6 +71,19 @@ pub enum OnError {
     ReadOnly,
     /// Stops the machine.
     Panic,
+}
+
+/// The function that hashes names in indexed directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameHash {
+    /// The first function.
+    Legacy,
+    /// Half MD4.
+    #[default]
+    HalfMd4,
+    /// The Tiny Encryption Algorithm.
+    Tea,
 }
 
 /// The journal. A volume has one if its features say so or if `size` is given.
@@ -201,6 +215,14 @@ pub struct MkfsOptions {
     pub revision_0: bool,
     /// What a kernel does about errors.
     pub on_error: OnError,
+    /// Mount options that are in effect by default: bits of [`mount_opts`].
+    ///
+    /// [`mount_opts`]: nextent_ondisk::superblock::mount_opts
+    pub default_mount_options: u32,
+    /// The function that hashes names.
+    pub name_hash: NameHash,
+    /// Whether e2fsck checks the volume after 20 to 39 mounts and after 180 days.
+    pub periodic_checks: bool,
     /// The time of all timestamps, in seconds since 1970; the present time if `None`.
     pub clock: Option<u64>,
 }
@@ -228,6 +250,9 @@ impl Default for MkfsOptions {
             uuid: None,
             revision_0: false,
             on_error: OnError::Continue,
+            default_mount_options: mount_opts::XATTR_USER | mount_opts::ACL,
+            name_hash: NameHash::HalfMd4,
+            periodic_checks: false,
             clock: None,
         }
     }

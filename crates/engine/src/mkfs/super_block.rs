@@ -1,14 +1,16 @@
 //! The superblock of a new volume, before counts and inodes are known.
 
 use nextent_num::must_fit;
-use nextent_ondisk::superblock::{CHECKSUM_CRC32C, flags, mount_opts, on_error, state};
+use nextent_ondisk::superblock::{CHECKSUM_CRC32C, flags, on_error, state};
 use nextent_ondisk::{Compat, GroupNo, Incompat, Superblock};
 
-use super::options::{CreatorOs, MkfsOptions, OnError};
+use super::options::{CreatorOs, MkfsOptions, NameHash, OnError};
 use super::resolve::Resolved;
 
-/// Half MD4, the kernel's default.
-const HASH_HALF_MD4: u8 = 1;
+/// The time between periodic checks, in seconds: 180 days.
+const CHECK_INTERVAL: u32 = 180 * 86_400;
+/// The fewest mounts between periodic checks, and the range of random mounts more.
+const CHECKED_MOUNTS: u16 = 20;
 /// Bytes past the first 128 that every inode uses.
 const EXTRA_ISIZE: u16 = 32;
 
@@ -29,7 +31,7 @@ pub(super) fn build(options: &MkfsOptions, resolved: &Resolved) -> Superblock {
     set_numbers(&mut sb, resolved);
     sb.set_written_at(resolved.clock);
     sb.set_checked_at(resolved.clock);
-    sb.max_mnt_count.set(u16::MAX);
+    set_checks(&mut sb, options, resolved);
     sb.state.set(state::VALID);
     sb.errors.set(match options.on_error {
         OnError::Continue => on_error::CONTINUE,
@@ -42,7 +44,7 @@ pub(super) fn build(options: &MkfsOptions, resolved: &Resolved) -> Superblock {
     for (to, from) in sb.last_mounted.iter_mut().zip(options.last_mounted.bytes()) {
         *to = from;
     }
-    set_hash(&mut sb, resolved);
+    set_hash(&mut sb, options.name_hash, resolved);
     sb.flags.set(flags::SIGNED_HASH | if extended.test_fs { flags::TEST_FILESYS } else { 0 });
     sb.first_ino.set(11);
     sb.inode_size.set(must_fit(resolved.inode_size));
@@ -53,7 +55,7 @@ pub(super) fn build(options: &MkfsOptions, resolved: &Resolved) -> Superblock {
     }
     sb.set_features(resolved.shape.features);
     sb.reserved_gdt_blocks.set(must_fit(resolved.shape.reserved_gdt_blocks));
-    sb.default_mount_opts.set(mount_opts::XATTR_USER | mount_opts::ACL);
+    sb.default_mount_opts.set(options.default_mount_options);
     if resolved.inode_size > 128 {
         sb.min_extra_isize.set(EXTRA_ISIZE);
         sb.want_extra_isize.set(EXTRA_ISIZE);
@@ -78,12 +80,26 @@ fn set_numbers(sb: &mut Superblock, resolved: &Resolved) {
     sb.inodes_per_group.set(shape.inodes_per_group);
 }
 
-fn set_hash(sb: &mut Superblock, resolved: &Resolved) {
+/// Sets when a check is due. The UUID spreads the checks of volumes that are mounted together.
+fn set_checks(sb: &mut Superblock, options: &MkfsOptions, resolved: &Resolved) {
+    sb.max_mnt_count.set(u16::MAX);
+    if options.periodic_checks {
+        let [.., last] = *resolved.uuid.as_bytes();
+        sb.max_mnt_count.set(CHECKED_MOUNTS + u16::from(last) % CHECKED_MOUNTS);
+        sb.checkinterval.set(CHECK_INTERVAL);
+    }
+}
+
+fn set_hash(sb: &mut Superblock, hash: NameHash, resolved: &Resolved) {
     let (words, _) = resolved.hash_seed.as_bytes().as_chunks::<4>();
     for (to, from) in sb.hash_seed.iter_mut().zip(words) {
         *to = (*from).into();
     }
-    sb.def_hash_version = HASH_HALF_MD4;
+    sb.def_hash_version = match hash {
+        NameHash::Legacy => 0,
+        NameHash::HalfMd4 => 1,
+        NameHash::Tea => 2,
+    };
 }
 
 /// Fields that belong to features.

@@ -1,9 +1,10 @@
 //! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
 mod options;
-mod report;
+pub(crate) mod report;
 pub(crate) mod values;
 
+use crate::e2fsprogs::mke2fs::Mke2fs;
 use crate::failure::{Failure, complain};
 use crate::progress::Progress;
 use crate::size::Size;
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     direct: bool,
     /// Fill it from a directory, a tar file, or a tar stream on stdin (-)
     #[arg(short = 'd', value_name = "DIR|TAR|-")]
-    contents: Option<PathBuf>,
+    pub(crate) contents: Option<PathBuf>,
     /// What a kernel does on errors: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
     on_error: String,
@@ -79,7 +80,7 @@ pub(crate) struct Args {
     last_mounted: String,
     /// Show what would be made, and make nothing
     #[arg(short = 'n')]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Number of inodes
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u64>,
@@ -110,13 +111,23 @@ pub(crate) struct Args {
     uuid: Option<String>,
     /// Print more
     #[arg(short = 'v')]
-    verbose: bool,
+    pub(crate) verbose: bool,
     /// Threads that copy
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Called as mke2fs, which has defaults and output of its own.
+    #[arg(skip)]
+    pub(crate) mke2fs: Option<Box<Mke2fs>>,
+}
+
+impl Args {
+    /// The image file or block device.
+    pub(crate) fn path(&self) -> &Path {
+        &self.image
+    }
 }
 
 /// Makes the file system that `args` describe. The exit code shows whether all of `-d` was copied.
@@ -124,11 +135,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // This thread takes the first per-thread slot, so that its allocations start at the same block
     // in each run.
     let _ = nextent_sync::current_slot();
-    let at = |text: String| Failure::new(format!("mkfs {}: {text}", show::path(&args.image)));
+    let command = if args.mke2fs.is_some() { "" } else { "mkfs " };
+    let at = |text: String| Failure::new(format!("{command}{}: {text}", show::path(&args.image)));
     if args.superblocks_only {
         return Err(at("-S is refused: it writes superblocks over existing data; use fsck".into()));
     }
-    let (options, offset) = options::from(args).map_err(at)?;
+    let (mut options, offset) = options::from(args).map_err(at)?;
+    if let Some(mke2fs) = &args.mke2fs {
+        let bytes = device_size(args, &options, offset).map_err(at)?;
+        options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
+    }
     let root_owner = options::root_owner(args, &options);
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
@@ -149,7 +165,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let draft = builder.prepare(&args.image).map_err(|error| at(without_path(args, &error)))?;
     for warning in draft.plan().warnings() {
-        complain(&format!("mkfs {}: warning: {warning}", show::path(&args.image)));
+        complain(&format!("{command}{}: warning: {warning}", show::path(&args.image)));
     }
     if !confirmed(args, draft.device()).map_err(at)? {
         return Err(at("left unchanged".into()));

@@ -2,8 +2,9 @@
 
 use super::Args;
 use super::values;
+use crate::e2fsprogs::mke2fs::Mke2fs;
 use crate::size::Size;
-use nextent::mkfs::{MkfsOptions, Owner, Usage};
+use nextent::mkfs::{ExtendedOptions, MkfsOptions, Owner, Usage};
 use uuid::Uuid;
 
 /// The unit of SIZE without a suffix and without `-b`.
@@ -88,6 +89,23 @@ pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
         options.extended.discard = false;
     }
     Ok((options, offset))
+}
+
+/// Completes the options of a file system of `bytes` as mke2fs does.
+pub(super) fn complete(
+    args: &Args,
+    mke2fs: &Mke2fs,
+    options: &mut MkfsOptions,
+    bytes: u64,
+) -> Result<(), String> {
+    let defaults = mke2fs.extended(options, bytes)?;
+    let block = options.block_size.map_or(SIZE_UNIT, u64::from);
+    options.extended = ExtendedOptions::default();
+    for text in defaults.iter().chain(&args.extended) {
+        values::extended(text, block, &mut options.extended, &mut 0)?;
+    }
+    options.extended.discard &= !args.keep;
+    mke2fs.complete(options, bytes)
 }
 
 /// The owner of the root directory, if the user gave one.

@@ -10,17 +10,22 @@ pub(super) fn show(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<
         let text = serde_json::to_string_pretty(&json(sb, geometry));
         say!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
     } else if !args.quiet || args.dry_run {
-        people(args, sb, geometry)?;
+        match &args.mke2fs {
+            Some(mke2fs) => crate::e2fsprogs::mke2fs::report(mke2fs, args, sb, geometry)?,
+            None => people(args, sb, geometry)?,
+        }
     }
     Ok(())
 }
 
-fn backups(geometry: &Geometry) -> Vec<u64> {
+/// The blocks with backups of the superblock.
+pub(crate) fn backups(geometry: &Geometry) -> Vec<u64> {
     let groups = geometry.groups().skip(1);
     groups.filter_map(|group| geometry.super_block_of(group)).map(|block| block.0).collect()
 }
 
-fn journal_blocks(sb: &Superblock, geometry: &Geometry) -> u64 {
+/// The blocks of the journal.
+pub(crate) fn journal_blocks(sb: &Superblock, geometry: &Geometry) -> u64 {
     let words = &sb.jnl_blocks;
     let size = u64::from(words[15].get()) << 32 | u64::from(words[16].get());
     size >> geometry.block_bits

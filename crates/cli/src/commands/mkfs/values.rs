@@ -30,7 +30,7 @@ pub(super) fn usage(text: &str) -> Result<Usage, String> {
     })
 }
 
-pub(super) fn creator(text: &str) -> Result<CreatorOs, String> {
+pub(crate) fn creator(text: &str) -> Result<CreatorOs, String> {
     Ok(match text.to_ascii_lowercase().as_str() {
         "linux" | "0" => CreatorOs::Linux,
         "hurd" | "gnu" | "1" => CreatorOs::Hurd,
@@ -41,7 +41,7 @@ pub(super) fn creator(text: &str) -> Result<CreatorOs, String> {
     })
 }
 
-pub(super) fn on_error(text: &str) -> Result<OnError, String> {
+pub(crate) fn on_error(text: &str) -> Result<OnError, String> {
     Ok(match text {
         "continue" => OnError::Continue,
         "remount-ro" => OnError::ReadOnly,

@@ -1,0 +1,90 @@
+//! The program as tools of e2fsprogs and as fuse2fs: `mke2fs`, `dumpe2fs`, `e2fsck` and others, by
+//! the name of the program or as the first argument of `nextent`.
+//!
+//! Other programs call these tools, so that arguments, streams, field names and exit codes are
+//! those of e2fsprogs. Options that cannot be honoured are refused by name.
+
+mod conf;
+mod defaults;
+mod getopt;
+pub(crate) mod mke2fs;
+
+use crate::failure::{Failure, Result};
+use crate::log;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The release of e2fsprogs whose interface these names have. Callers compare this number.
+const RELEASE: &str = "1.47.0";
+
+/// A tool that this program stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tool {
+    Mke2fs,
+}
+
+impl Tool {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Some(Self::Mke2fs),
+            _ => None,
+        }
+    }
+}
+
+/// A call of a tool.
+struct Call {
+    tool: Tool,
+    name: String,
+    args: Vec<OsString>,
+}
+
+impl Call {
+    /// The tool that this process was called as, if it was.
+    fn of_process() -> Option<Self> {
+        let mut words = std::env::args_os();
+        let program = words.next()?;
+        let base = Path::new(&program).file_name()?.to_str()?.to_owned();
+        if let Some(tool) = Tool::named(&base) {
+            return Some(Self { tool, name: base, args: words.collect() });
+        }
+        let name = words.next()?.to_str()?.to_owned();
+        let tool = Tool::named(&name)?;
+        Some(Self { tool, name, args: words.collect() })
+    }
+}
+
+/// Runs the tool that this process was called as, if it was.
+pub(crate) fn run() -> Option<ExitCode> {
+    let call = Call::of_process()?;
+    log::set_name(&call.name);
+    let done = match call.tool {
+        Tool::Mke2fs => mke2fs::run(&call),
+    };
+    Some(done.unwrap_or_else(Failure::report))
+}
+
+/// The line with the version, which e2fsprogs' tools print first.
+fn version(tool: &str) -> String {
+    format!("{tool} {RELEASE} (nextent {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// Writes lines to standard error as they are. The caller escapes names.
+fn to_stderr(text: &str) {
+    // Standard error may be closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The failure of a command line, after `usage` was printed.
+fn misused(usage: &str, code: u8) -> Failure {
+    to_stderr(usage);
+    Failure::reported(code)
+}
+
+/// Text of an argument.
+fn utf8<'a>(name: &str, value: &'a OsStr) -> Result<&'a str> {
+    let shown = || Failure::new(format!("{name}: {} is not UTF-8", crate::show::path(value)));
+    value.to_str().ok_or_else(shown)
+}

@@ -64,6 +64,16 @@ pub(crate) enum Command {
     Truncate(Truncate),
     /// Allocate, punch, zero, collapse or insert a range of a file
     Fallocate(Fallocate),
+    /// Set times of files; make empty files where there are none
+    Touch(crate::commands::touch::Args),
+    /// Make a device node or a named pipe
+    Mknod(crate::commands::mknod::Args),
+    /// Show names or values of extended attributes
+    Getxattr(crate::commands::xattr::Get),
+    /// Set or remove an extended attribute
+    Setxattr(crate::commands::xattr::Set),
+    /// Punch holes into the image for free blocks, or discard them
+    Trim(crate::commands::trim::Args),
     /// Recover the journal, as a mount would
     Replay(Replay),
 }

@@ -18,6 +18,7 @@ mod location;
 mod log;
 mod names;
 mod progress;
+mod scope;
 mod show;
 mod size;
 

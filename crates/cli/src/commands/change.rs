@@ -4,8 +4,9 @@ use super::each::{each, go_on};
 use super::symbolic::Change;
 use crate::args::{Mkdir, Mv, Truncate};
 use crate::failure::{Failure, Result};
-use crate::image::{Image, at, creator, cred, umask};
+use crate::image::{at, creator, cred, umask};
 use crate::location::Inside;
+use crate::scope::Scope;
 use crate::show;
 use std::collections::HashSet;
 
@@ -20,7 +21,7 @@ const SET_GROUP_ID: u16 = 0o2000;
 const WRITE_AND_SEARCH: u16 = 0o300;
 
 /// `nextent mkdir`.
-pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
+pub(crate) fn mkdir(args: &Mkdir, scope: Scope<'_>) -> Result<()> {
     let mode = match &args.mode {
         None => None,
         Some(text) => {
@@ -30,7 +31,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
             Some(change.apply(DIR_MODE, true, umask()))
         }
     };
-    each(&args.paths.paths, |volume, inside| {
+    each(scope, &args.paths.paths, |volume, inside| {
         if args.parents {
             return make_all(volume, inside, mode);
         }
@@ -84,9 +85,9 @@ fn make_all(volume: &Inodes, inside: &Inside, mode: Option<u16>) -> Result<()> {
 }
 
 /// `nextent mv`.
-pub(crate) fn mv(args: &Mv) -> Result<()> {
+pub(crate) fn mv(args: &Mv, scope: Scope<'_>) -> Result<()> {
     let mut paths: Vec<Inside> =
-        args.paths.iter().map(|p| Inside::parse(p)).collect::<Result<_>>()?;
+        args.paths.iter().map(|p| scope.inside(p)).collect::<Result<_>>()?;
     let target = paths.pop().expect("clap asks for two paths at least");
     if let Some(other) = paths.iter().find(|p| !p.same_image(&target.image)) {
         return Err(Failure::usage(format!("mv {other}: is in another image; use cp and rm")));
@@ -97,7 +98,7 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
         _ => RenameMode::Replace,
     };
     let several = paths.len() > 1;
-    Image::change(&target, |volume| {
+    scope.change(&target, |volume| {
         let into = match volume.resolve(&cred(), &target.path, true) {
             Ok(attr) if attr.kind == FileType::Directory && !args.exchange => Some(attr.ino),
             _ if several => {
@@ -179,8 +180,8 @@ fn same(volume: &Inodes, from: (InodeNo, &[u8]), to: (InodeNo, &[u8])) -> nexten
 }
 
 /// `nextent truncate`.
-pub(crate) fn truncate(args: &Truncate) -> Result<()> {
-    each(&args.paths.paths, |volume, inside| {
+pub(crate) fn truncate(args: &Truncate, scope: Scope<'_>) -> Result<()> {
+    each(scope, &args.paths.paths, |volume, inside| {
         let found = match volume.resolve(&cred(), &inside.path, true) {
             Err(Error::NotFound) if args.no_create => return Ok(()),
             Err(Error::NotFound) => create(volume, inside),

@@ -1,8 +1,8 @@
 //! Commands with several arguments handle each of them, also after failures, as coreutils do.
 
 use crate::failure::{Failure, Result};
-use crate::image::Image;
 use crate::location::Inside;
+use crate::scope::Scope;
 use nextent::inodes::Inodes;
 use std::ffi::OsString;
 
@@ -28,16 +28,17 @@ pub(super) fn go_on<I>(
     code.map_or(Ok(()), |code| Err(Failure::reported(code)))
 }
 
-/// Applies `change` to each path. Opens each image once for its paths.
+/// Applies `change` to each path of `scope`. Opens each image once for its paths.
 ///
 /// # Errors
 /// A path that is in no image, before any change; later as [`go_on`], and errors of opening and
 /// closing an image.
 pub(super) fn each(
+    scope: Scope<'_>,
     paths: &[OsString],
     mut change: impl FnMut(&Inodes, &Inside) -> Result<()>,
 ) -> Result<()> {
-    let mut rest: Vec<Inside> = paths.iter().map(|p| Inside::parse(p)).collect::<Result<_>>()?;
+    let mut rest: Vec<Inside> = paths.iter().map(|p| scope.inside(p)).collect::<Result<_>>()?;
     let mut images = Vec::new();
     while !rest.is_empty() {
         let image = rest[0].image.clone();
@@ -47,6 +48,6 @@ pub(super) fn each(
         images.push(now);
     }
     go_on(images, |paths| {
-        Image::change(&paths[0], |volume| go_on(&paths, |path| change(volume, path)))
+        scope.change(&paths[0], |volume| go_on(&paths, |path| change(volume, path)))
     })
 }

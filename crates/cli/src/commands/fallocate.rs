@@ -5,13 +5,14 @@ use super::each::each;
 use crate::args::Fallocate;
 use crate::failure::Result;
 use crate::image::{at, cred};
+use crate::scope::Scope;
 use nextent::Error;
 use nextent::inodes::FallocateMode;
 
 /// `nextent fallocate`.
-pub(crate) fn run(args: &Fallocate) -> Result<()> {
+pub(crate) fn run(args: &Fallocate, scope: Scope<'_>) -> Result<()> {
     let (mode, makes) = mode(args);
-    each(&args.paths.paths, |volume, inside| {
+    each(scope, &args.paths.paths, |volume, inside| {
         let found = match volume.resolve(&cred(), &inside.path, true) {
             Err(Error::NotFound) if makes => create(volume, inside),
             found => found,

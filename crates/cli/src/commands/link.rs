@@ -2,28 +2,29 @@
 
 use crate::args::Ln;
 use crate::failure::{Failure, Result};
-use crate::image::{Image, at, cred};
+use crate::image::{at, cred};
 use crate::location::Inside;
+use crate::scope::Scope;
 use nextent::inodes::{InodeNo, Inodes};
 use nextent::{Error, FileType};
 use std::os::unix::ffi::OsStrExt;
 
 /// `nextent ln`.
-pub(crate) fn ln(args: &Ln) -> Result<()> {
-    let link = Inside::parse(&args.link)?;
+pub(crate) fn ln(args: &Ln, scope: Scope<'_>) -> Result<()> {
+    let link = scope.inside(&args.link)?;
     if args.symbolic {
-        return Image::change(&link, |volume| {
+        return scope.change(&link, |volume| {
             let text = args.target.as_bytes();
             let base = last_name(text);
             let (parent, name) = place(volume, &link, base)?;
             at("ln", &link, volume.symlink(&cred(), parent, &name, text)).map(drop)
         });
     }
-    let target = Inside::parse(&args.target)?;
+    let target = scope.inside(&args.target)?;
     if !target.same_image(&link.image) {
         return Err(Failure::usage(format!("ln {link}: {target} is in another image")));
     }
-    Image::change(&link, |volume| {
+    scope.change(&link, |volume| {
         let attr = at("ln", &target, volume.resolve(&cred(), &target.path, false))?;
         let base = last_name(&target.path);
         let (parent, name) = place(volume, &link, base)?;

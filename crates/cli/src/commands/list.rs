@@ -3,8 +3,9 @@
 use super::each::go_on;
 use crate::args::Ls;
 use crate::failure::Result;
-use crate::image::{Image, Purpose, at, cred};
+use crate::image::{at, cred};
 use crate::location::Inside;
+use crate::scope::Scope;
 use crate::show;
 use nextent::FileType;
 use nextent::inodes::{Attr, Inodes};
@@ -13,44 +14,27 @@ use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 
 /// `nextent ls`.
-pub(crate) fn ls(args: &Ls) -> Result<()> {
+pub(crate) fn ls(args: &Ls, scope: Scope<'_>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let several = args.paths.paths.len() > 1;
     let mut listings = Vec::new();
     let done = go_on(args.paths.paths.iter().enumerate(), |(n, path)| {
-        let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Read)?;
-        let volume = &image.volume;
-        // POSIX: a link with a slash after it is followed.
-        let follow = !args.long || inside.path.ends_with(b"/");
-        let attr = at("ls", &inside, volume.resolve(&cred(), &inside.path, follow))?;
-        let mut rows = Vec::new();
-        if attr.kind == FileType::Directory && !args.directory {
-            for entry in at("ls", &inside, sorted(volume, attr.ino))? {
-                if args.all || !entry.name.starts_with(b".") {
-                    let attr = at(
-                        "ls",
-                        &inside.join(&entry.name),
-                        volume.getattr_listed(attr.ino, entry.ino),
-                    )?;
-                    rows.push((show::component(&entry.name), attr));
+        let inside = scope.inside(path)?;
+        scope.read(&inside, |volume| {
+            let rows = rows(args, volume, &inside)?;
+            if args.json {
+                let mut list = Vec::new();
+                for (name, attr) in &rows {
+                    list.push(describe(volume, name, attr)?);
                 }
+                listings.push(json!({"path": inside.to_string(), "entries": list}));
+                return Ok(());
             }
-        } else {
-            rows.push((show::name(&inside.path), attr));
-        }
-        if args.json {
-            let mut list = Vec::new();
-            for (name, attr) in &rows {
-                list.push(describe(volume, name, attr)?);
+            if several {
+                writeln!(out, "{}{inside}:", if n > 0 { "\n" } else { "" })?;
             }
-            listings.push(json!({"path": inside.to_string(), "entries": list}));
-            return Ok(());
-        }
-        if several {
-            writeln!(out, "{}{inside}:", if n > 0 { "\n" } else { "" })?;
-        }
-        rows.iter().try_for_each(|(name, attr)| line(&mut out, args, volume, name, attr))
+            rows.iter().try_for_each(|(name, attr)| line(&mut out, args, volume, name, attr))
+        })
     });
     if args.json {
         writeln!(out, "{:#}", Value::Array(listings))?;
@@ -58,6 +42,25 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
     let flushed = out.flush();
     done?;
     Ok(flushed?)
+}
+
+/// The files that are listed for one argument, and their shown names.
+fn rows(args: &Ls, volume: &Inodes, inside: &Inside) -> Result<Vec<(String, Attr)>> {
+    // POSIX: a link with a slash after it is followed.
+    let follow = !args.long || inside.path.ends_with(b"/");
+    let attr = at("ls", inside, volume.resolve(&cred(), &inside.path, follow))?;
+    if attr.kind != FileType::Directory || args.directory {
+        return Ok(vec![(show::name(&inside.path), attr)]);
+    }
+    let mut rows = Vec::new();
+    for entry in at("ls", inside, sorted(volume, attr.ino))? {
+        if args.all || !entry.name.starts_with(b".") {
+            let found = volume.getattr_listed(attr.ino, entry.ino);
+            let attr = at("ls", &inside.join(&entry.name), found)?;
+            rows.push((show::component(&entry.name), attr));
+        }
+    }
+    Ok(rows)
 }
 
 fn line(out: &mut impl Write, args: &Ls, volume: &Inodes, name: &str, attr: &Attr) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod change;
 pub(crate) mod cp;
+mod date;
 mod each;
 mod fallocate;
 pub(crate) mod fsck;
@@ -10,6 +11,7 @@ pub(crate) mod length;
 mod link;
 mod list;
 pub(crate) mod mkfs;
+pub(crate) mod mknod;
 mod mode;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod mount;
@@ -22,15 +24,20 @@ mod stat;
 pub(crate) mod status;
 mod symbolic;
 pub(crate) mod tar;
+pub(crate) mod touch;
 mod tree;
+pub(crate) mod trim;
 mod walk;
+pub(crate) mod xattr;
 
 use crate::args::Command;
 use crate::failure::Result;
+use crate::scope::Scope;
 use std::process::ExitCode;
 
 /// Runs a command and returns its exit code.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let scope = Scope::EachPath;
     match command {
         Command::Mkfs(args) => return mkfs::run(&args),
         #[cfg(all(feature = "mount", target_os = "linux"))]
@@ -43,18 +50,23 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Info(args) => info::run(&args)?,
         Command::Cp(args) => return cp::run(&args),
         Command::Tar(args) => return tar::run(&args),
-        Command::Ls(args) => list::ls(&args)?,
+        Command::Ls(args) => list::ls(&args, scope)?,
         Command::Tree(args) => tree::tree(&args)?,
-        Command::Cat(args) => read::cat(&args)?,
-        Command::Stat(args) => stat::run(&args)?,
-        Command::Mkdir(args) => change::mkdir(&args)?,
-        Command::Rm(args) => remove::rm(&args)?,
-        Command::Mv(args) => change::mv(&args)?,
-        Command::Ln(args) => link::ln(&args)?,
-        Command::Chmod(args) => mode::chmod(&args)?,
-        Command::Chown(args) => owner::chown(&args)?,
-        Command::Truncate(args) => change::truncate(&args)?,
-        Command::Fallocate(args) => fallocate::run(&args)?,
+        Command::Cat(args) => read::cat(&args, scope)?,
+        Command::Stat(args) => stat::run(&args, scope)?,
+        Command::Mkdir(args) => change::mkdir(&args, scope)?,
+        Command::Rm(args) => remove::rm(&args, scope)?,
+        Command::Mv(args) => change::mv(&args, scope)?,
+        Command::Ln(args) => link::ln(&args, scope)?,
+        Command::Chmod(args) => mode::chmod(&args, scope)?,
+        Command::Chown(args) => owner::chown(&args, scope)?,
+        Command::Truncate(args) => change::truncate(&args, scope)?,
+        Command::Fallocate(args) => fallocate::run(&args, scope)?,
+        Command::Touch(args) => touch::run(&args, scope)?,
+        Command::Mknod(args) => mknod::run(&args, scope)?,
+        Command::Getxattr(args) => xattr::get(&args, scope)?,
+        Command::Setxattr(args) => xattr::set(&args, scope)?,
+        Command::Trim(args) => trim::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

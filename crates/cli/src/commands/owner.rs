@@ -5,15 +5,16 @@ use super::walk::all;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
+use crate::scope::Scope;
 use nextent::inodes::{Inodes, SetAttr};
 use nextent_image::accounts;
 
 /// `nextent chown`.
-pub(crate) fn chown(args: &Chown) -> Result<()> {
+pub(crate) fn chown(args: &Chown, scope: Scope<'_>) -> Result<()> {
     let (uid, gid) = parse(&args.owner)?;
     let set = SetAttr { uid, gid, ..SetAttr::default() };
     let follow = !args.no_dereference && !args.recursive;
-    each(&args.paths.paths, |volume: &Inodes, inside| {
+    each(scope, &args.paths.paths, |volume: &Inodes, inside| {
         let attr = at("chown", inside, volume.resolve(&cred(), &inside.path, follow))?;
         all(volume, "chown", (inside, attr), args.recursive, &mut |inside, attr| {
             at("chown", inside, volume.setattr(&cred(), attr.ino, &set)).map(drop)

@@ -5,6 +5,7 @@ use super::walk::{Visit, When, walk};
 use crate::args::Rm;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
+use crate::scope::Scope;
 use nextent::inodes::{Attr, Inodes};
 use nextent::{Error, FileType};
 
@@ -20,8 +21,8 @@ fn resolve(volume: &Inodes, path: &[u8]) -> nextent::Result<Attr> {
 }
 
 /// `nextent rm`.
-pub(crate) fn rm(args: &Rm) -> Result<()> {
-    each(&args.paths.paths, |volume, inside| {
+pub(crate) fn rm(args: &Rm, scope: Scope<'_>) -> Result<()> {
+    each(scope, &args.paths.paths, |volume, inside| {
         let attr = match resolve(volume, &inside.path) {
             Err(Error::NotFound | Error::NotDir) if args.force => return Ok(()),
             found => at("rm", inside, found)?,

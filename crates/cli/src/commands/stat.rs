@@ -4,8 +4,9 @@ use super::each::go_on;
 use super::list::describe;
 use crate::args::Stat;
 use crate::failure::{Result, say};
-use crate::image::{Image, Purpose, at, cred};
+use crate::image::{at, cred};
 use crate::location::Inside;
+use crate::scope::Scope;
 use crate::show;
 use nextent::FileType;
 use nextent::inodes::{Attr, Inodes};
@@ -17,29 +18,34 @@ use std::io::Write as _;
 const EXTENTS: usize = 64;
 
 /// `nextent stat`.
-pub(crate) fn run(args: &Stat) -> Result<()> {
+pub(crate) fn run(args: &Stat, scope: Scope<'_>) -> Result<()> {
     let mut all = Vec::new();
     go_on(&args.paths.paths, |path| {
-        let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Read)?;
-        let attr = at("stat", &inside, image.volume.resolve(&cred(), &inside.path, false))?;
-        if args.json {
-            let mut value = describe(&image.volume, &show::name(&inside.path), &attr)?;
-            value["xattrs"] = xattrs(&image.volume, &inside, &attr)?.into();
-            value["extents"] = extents(&image.volume, &inside, &attr)?
-                .iter()
-                .map(|e| json!({"offset": e.logical, "physical": e.physical, "len": e.len}))
-                .collect();
-            all.push(value);
-        } else {
-            write!(std::io::stdout(), "{}", text(&image.volume, &inside, &attr)?)?;
-        }
-        Ok(())
+        let inside = scope.inside(path)?;
+        scope.read(&inside, |volume| {
+            let attr = at("stat", &inside, volume.resolve(&cred(), &inside.path, false))?;
+            if args.json {
+                all.push(json(volume, &inside, &attr)?);
+            } else {
+                write!(std::io::stdout(), "{}", text(volume, &inside, &attr)?)?;
+            }
+            Ok(())
+        })
     })?;
     if args.json {
         say!("{:#}", Value::Array(all));
     }
     Ok(())
+}
+
+fn json(volume: &Inodes, inside: &Inside, attr: &Attr) -> Result<Value> {
+    let mut value = describe(volume, &show::name(&inside.path), attr)?;
+    value["xattrs"] = xattrs(volume, inside, attr)?.into();
+    value["extents"] = extents(volume, inside, attr)?
+        .iter()
+        .map(|e| json!({"offset": e.logical, "physical": e.physical, "len": e.len}))
+        .collect();
+    Ok(value)
 }
 
 fn xattrs(volume: &Inodes, inside: &Inside, attr: &Attr) -> Result<Vec<String>> {

@@ -234,6 +234,45 @@ const PAGES: &[(&str, Page)] = &[
             &["fallocate(1)"]
         ),
     ),
+    (
+        "touch",
+        example!(
+            "nextent touch -d 2026-01-31T12:00Z disk.img:/etc/motd",
+            "Sets both times of a file, in UTC.",
+            &["touch(1)"]
+        ),
+    ),
+    (
+        "mknod",
+        example!("nextent mknod disk.img:/dev/null c 1 3", "Makes a device node.", &["mknod(1)"]),
+    ),
+    (
+        "getxattr",
+        example!(
+            "nextent getxattr -d disk.img:/bin/ping",
+            "Shows all attributes of a file with their values.",
+            &["getfattr(1)", "nextent-setxattr(1)", "xattr(7)"]
+        ),
+    ),
+    (
+        "setxattr",
+        Page {
+            examples: &[
+                ("nextent setxattr disk.img:/a user.origin web", "Sets an attribute."),
+                ("nextent setxattr -x user.origin disk.img:/a", "Removes it."),
+            ],
+            see: &["setfattr(1)", "nextent-getxattr(1)", "xattr(7)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "trim",
+        example!(
+            "nextent trim disk.img",
+            "Makes the image file as small as its contents.",
+            &["fstrim(8)"]
+        ),
+    ),
     ("replay", example!("nextent replay disk.img", "Recovers after a crash.", &["e2fsck(8)"])),
 ];
 

@@ -1,5 +1,8 @@
 //! The small commands; e2fsck checks the image after each.
 
+mod nodes;
+mod trim;
+
 use nextent_testkit::e2fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

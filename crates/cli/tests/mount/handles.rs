@@ -11,7 +11,7 @@ fn handles_outlive_the_kernels_inodes() {
         return Skip::missing("python3").note();
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = mkfs(dir.path(), "64m");
+    let image = mkfs(dir.path(), "16m");
     for step in ["save", "open", "gone"] {
         // In a new mount the kernel knows no inode.
         let mount = need!(Mount::new(&image, ""));

@@ -39,6 +39,63 @@ fn a_second_writer_is_refused() {
     assert!(message.contains("a.img") && message.contains("in use"), "{message}");
 }
 
+/// For each kind of queue, one that is older than the change. The file may have another name by
+/// then.
+#[test]
+fn a_device_for_reading_becomes_writable() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, moved) = (dir.path().join("a.img"), dir.path().join("b.img"));
+    for how in [options(), options().queue_by_threads(true)] {
+        drop(make(&path));
+        let device = FileDevice::open(&path, &how.read_only(true)).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        drop(make(&path));
+        let mut queue = device.own_queue(2);
+        let mut write = |offset| {
+            let piece = Piece { offset, start: 0, len: 512 };
+            let (tag, direction, buffer) = (1, Direction::Write, Buffer::from_bytes(&[7; 512]));
+            queue.submit(Transfer { tag, direction, buffer, pieces: piece.into() });
+            let mut done = Vec::new();
+            queue.complete(1, &mut done);
+            done.remove(0).result
+        };
+        assert!(write(0).is_err());
+        device.allow_writes().unwrap();
+        device.allow_writes().unwrap();
+        assert!(!device.is_read_only());
+        write(4096).unwrap();
+        device.write_at(512, &[8; 512]).unwrap();
+        device.flush().unwrap();
+        let bytes = std::fs::read(&moved).unwrap();
+        assert_eq!((bytes[0], bytes[512], bytes[4096]), (0, 8, 7));
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
+        for how in [options(), options().read_only(true)] {
+            let refused = FileDevice::open(&moved, &how);
+            assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
+        }
+        drop((device, queue));
+        FileDevice::open(&moved, &options()).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_others_read_stays_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.img");
+    drop(make(&path));
+    let open = |how: &FileOptions| FileDevice::open(&path, how);
+    let device = open(&options().read_only(true)).unwrap();
+    let reader = open(&options().read_only(true)).unwrap();
+    let refused = device.allow_writes().unwrap_err();
+    assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
+    assert_eq!(device.write_at(0, b"x").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    device.read_at(0, &mut [0; 512]).unwrap();
+    drop(reader);
+    assert!(matches!(open(&options()), Err(OpenError::Locked { .. })), "the lock is gone");
+    device.allow_writes().unwrap();
+    device.write_at(0, b"x").unwrap();
+}
+
 #[test]
 fn a_path_that_is_no_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -347,6 +347,21 @@ fn volumes_that_stay_read_only_name_the_reason() {
     e2fs::assert_clean(&image.path());
 }
 
+/// Another program used the image while this volume had it open for reading.
+#[test]
+fn a_volume_that_another_program_has_changed_stays_read_only() {
+    for (kind, args) in kinds() {
+        let image = need!(Image::make(48 << 20, args));
+        let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+        let reader = opened(&device, &OpenOptions::new().read_only(true));
+        let other = opened(&device, &OpenOptions::new());
+        write(&other, "/file");
+        other.close().unwrap();
+        assert_stays(&reader, "another program has changed it");
+        assert_clean(&device, &image, kind);
+    }
+}
+
 /// The last close left an orphan, which Linux and this crate free at the next mount only.
 #[test]
 fn a_volume_with_orphans_stays_read_only() {

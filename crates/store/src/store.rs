@@ -485,11 +485,17 @@ impl Store {
     }
 
     /// Ends all freezes, and refuses new ones with `ReadOnly`. For a caller that has changes to
-    /// make before a [`close`](Self::close).
+    /// make before a [`close`](Self::close) or [`suspend`](Self::suspend).
     pub fn end_freezes(&self) {
         if !self.is_read_only() {
             journal::end_freezes(&self.journal);
         }
+    }
+
+    /// Undoes [`end_freezes`](Self::end_freezes) for a caller that does not close after all. Ended
+    /// freezes stay ended.
+    pub fn allow_freezes(&self) {
+        journal::allow_freezes(&self.journal);
     }
 
     /// Commits, writes everything in place and marks the log empty.

@@ -158,6 +158,19 @@ fn freeze_keeps_handles_out() {
 }
 
 #[test]
+fn freezes_are_allowed_again_when_a_close_is_given_up() {
+    let (_, store) = store(16);
+    store.freeze().unwrap();
+    store.end_freezes();
+    assert!(!store.thaw(), "the freeze has ended");
+    assert!(matches!(store.freeze(), Err(Error::ReadOnly)));
+    store.allow_freezes();
+    store.freeze().unwrap();
+    assert!(store.thaw());
+    store.start(1).unwrap().stop();
+}
+
+#[test]
 fn reservations_start_and_handles_restart() {
     let (_, store) = store(16);
     let handle = store.start(2).unwrap();

@@ -1,6 +1,7 @@
 //! `mount -o remount` of a served mount: by the command, and by mount(8) with its helper.
 
 use crate::support::*;
+use nextent_device::{FileDevice, FileOptions};
 use nextent_testkit::{Skip, e2fs, need};
 use std::fs::{self, File};
 use std::path::Path;
@@ -192,18 +193,31 @@ fn other_directories_and_other_users_are_refused() {
 }
 
 #[test]
-fn a_mount_of_an_image_opened_read_only_names_the_reason() {
+fn a_mount_of_an_image_opened_read_only_becomes_writable() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, "ro"));
     // A server that answers requests has its socket.
     assert!(fs::read_dir(mount.path()).unwrap().next().is_some());
     remount(&mount, "ro").unwrap();
+    assert_eq!(error_of(fs::write(mount.path().join("file"), "text")), libc::EROFS);
+    // Another reader keeps the mount read-only.
+    let reader = FileDevice::open(&image, &FileOptions::new().read_only(true)).unwrap();
     let why = remount(&mount, "rw").unwrap_err();
-    assert!(why.contains("opened for reading only"), "{why}");
+    assert!(why.contains("in use"), "{why}");
     assert!(shown(&mount).starts_with("ro,"), "{}", shown(&mount));
+    drop(reader);
+    remount(&mount, "rw").unwrap();
+    assert!(shown(&mount).starts_with("rw,"), "{}", shown(&mount));
+    fs::write(mount.path().join("file"), "text").unwrap();
+    assert!(FileDevice::open(&image, &FileOptions::new().read_only(true)).is_err(), "not locked");
+    remount(&mount, "ro").unwrap();
+    assert_clean_now(&image, dir.path());
+    remount(&mount, "rw").unwrap();
     mount.unmount();
     e2fs::assert_clean(&image);
+    let kept = run(&["cat", &format!("{}:/file", text(&image))]);
+    assert_eq!(kept.stdout, b"text");
 }
 
 /// Runs in its own namespace with only the helpers in /sbin.

@@ -15,6 +15,7 @@ mod pool;
 #[cfg(target_os = "linux")]
 mod ring;
 mod sys;
+mod upgrade;
 
 pub use exclusive::{User, Users};
 pub use options::{FileOptions, OpenError};
@@ -27,16 +28,19 @@ use crate::queue::{Direction, Transfer, outside};
 use crate::{BlockDevice, range};
 use direct::Direct;
 use nextent_num::{to_u64, to_usize};
-use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, LockClass, Mutex};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes from which on zeros are written by unmapping the range.
 const UNMAP_AT: u64 = 32 * 1024;
+
+/// [device.claim]
+static CLAIM: LockClass = LockClass::new("device.claim", 875);
 
 /// A device in a file, from an offset.
 #[derive(Debug)]
@@ -48,11 +52,18 @@ pub struct FileDevice {
 #[derive(Debug)]
 struct Opened {
     file: File,
+    /// The path by which it was opened, for messages.
+    path: PathBuf,
     /// The locks and claims against other users of the same bytes.
-    claim: exclusive::Claim,
+    claim: Mutex<exclusive::Claim>,
+    /// Whether it takes no lock for reading.
+    unlocked: bool,
     offset: u64,
     size: u64,
-    read_only: bool,
+    /// Stored under `claim`, once.
+    read_only: AtomicBool,
+    /// The lock is lost; see [`upgrade`].
+    lost: AtomicBool,
     block_device: bool,
     direct: Option<Direct>,
     /// Whether queues always use threads.
@@ -98,16 +109,18 @@ impl FileDevice {
         let direct = sys::is_direct(&file)?;
         let direct = direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
         let flush_failed = AtomicBool::new(false);
-        let (offset, read_only, by_threads) = (0, false, false);
         let opened = Opened {
             file,
-            claim: exclusive::Claim::default(),
-            offset,
+            path: PathBuf::new(),
+            claim: Mutex::new(&CLAIM, exclusive::Claim::default()),
+            unlocked: true,
+            offset: 0,
             size,
-            read_only,
+            read_only: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             block_device,
             direct,
-            by_threads,
+            by_threads: false,
             flush_failed,
         };
         Ok(Self { opened: Arc::new(opened) })
@@ -134,7 +147,7 @@ impl FileDevice {
     pub fn set_len(&mut self, size: u64) -> io::Result<()> {
         let opened = Arc::get_mut(&mut self.opened);
         let opened = opened.ok_or_else(|| io::Error::other("a queue uses the device"))?;
-        if opened.read_only {
+        if opened.is_read_only() {
             return Err(range::read_only());
         }
         if opened.block_device {
@@ -148,7 +161,7 @@ impl FileDevice {
     /// Releases the exclusive claim of a block device and returns it, so that the kernel can mount
     /// the device for this process' server. The lock stays. It needs the only reference.
     pub fn take_claim(&mut self) -> Option<File> {
-        Arc::get_mut(&mut self.opened)?.claim.own.take()
+        Arc::get_mut(&mut self.opened)?.claim.get_mut().own.take()
     }
 
     /// Claims a block device again. `None` if this process may not open it.
@@ -206,11 +219,12 @@ impl Opened {
 
     fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
         range::check(self.size, offset, len)?;
+        self.check_lock()?;
         Ok(self.offset + offset)
     }
 
     fn place_write(&self, offset: u64, len: u64) -> io::Result<u64> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(range::read_only());
         }
         self.place(offset, len)
@@ -263,7 +277,7 @@ impl BlockDevice for Opened {
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         if self.flush_failed.load(Ordering::Acquire) {
@@ -296,7 +310,7 @@ impl BlockDevice for Opened {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only.load(Ordering::Acquire)
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

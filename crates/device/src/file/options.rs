@@ -2,9 +2,9 @@
 
 use super::direct::Direct;
 use super::exclusive::Users;
-use super::{FileDevice, Opened, exclusive, sys};
-use nextent_sync::Arc;
+use super::{CLAIM, FileDevice, Opened, exclusive, sys};
 use nextent_sync::atomic::AtomicBool;
+use nextent_sync::{Arc, Mutex};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -163,6 +163,16 @@ impl OpenError {
     }
 }
 
+impl OpenError {
+    /// The error with another path, if it is that of a claim.
+    pub(super) fn of(self, path: &Path) -> Self {
+        match self {
+            Self::Busy { users, .. } => Self::Busy { path: path.into(), users },
+            other => other,
+        }
+    }
+}
+
 impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         Self::new(error.kind(), error)
@@ -201,10 +211,13 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
     let opened = Opened {
         file,
-        claim,
+        path: path.into(),
+        claim: Mutex::new(&CLAIM, claim),
+        unlocked: options.unlocked,
         offset: options.offset,
         size,
-        read_only,
+        read_only: AtomicBool::new(read_only),
+        lost: AtomicBool::new(false),
         block_device,
         direct,
         by_threads: options.by_threads,

@@ -69,6 +69,25 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
+/// Releases the lock of [`try_lock`].
+pub(super) fn unlock(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)?)
+}
+
+/// Makes the descriptor of `old` refer to the open file of `new`.
+#[cfg(target_os = "linux")]
+pub(super) fn replace(old: &File, new: &File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: both descriptors are open. The number of `old` stays open, as its owner expects.
+    let rc = unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn replace(_: &File, _: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Whether a block device is marked read only. Some can be opened for writing nevertheless.
 pub(super) fn refuses_writes(device: u64) -> bool {
     let (major, minor) = (device_number::major(device), device_number::minor(device));

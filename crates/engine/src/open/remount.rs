@@ -31,7 +31,7 @@
 //! Step 3 is necessary because the superblock's block also has totals, which the allocator changes:
 //! a transaction with new totals and the old fields would clear `RECOVER`.
 
-use nextent_ondisk::RoCompat;
+use nextent_ondisk::{RoCompat, Superblock};
 
 use super::lifecycle::{mark_clean, mark_in_use, read_super, write_super};
 use super::orphans;
@@ -43,6 +43,10 @@ use crate::policy::ErrorPolicy;
 /// Why a volume with orphans cannot be made writable.
 const UNFINISHED: &str = "it has files that its last use has not finished deleting; unmount it, \
     and mount it read-write";
+
+/// Why a volume stays read-only whose superblock is not the one that it has in memory.
+const CHANGED: &str = "another program has changed it since it was opened; unmount it, and mount \
+    it read-write";
 
 impl Inodes {
     /// Makes all changes durable and the image clean, and refuses changes from then on, like
@@ -100,10 +104,8 @@ fn make_read_only(fs: &Fs) -> Result<()> {
     }
     // A frozen volume would hold the last changes back forever.
     fs.store.end_freezes();
-    complete_deferred(fs)?;
-    fs.begin_closing();
-    fs.wait_for_writes();
-    if let Err(error) = complete_deferred(fs) {
+    if let Err(error) = end_changes(fs) {
+        fs.store.allow_freezes();
         fs.set_writable();
         return Err(error);
     }
@@ -115,6 +117,27 @@ fn make_read_only(fs: &Fs) -> Result<()> {
     }
     fs.set_read_only();
     mark_clean(fs)
+}
+
+/// Fields of which each use of the volume that changes it changes one: counts of mounts, free
+/// blocks and free inodes, and the times of the last mount, write and check.
+fn uses(sb: &Superblock) -> [u64; 6] {
+    [
+        u64::from(sb.mnt_count.get()),
+        sb.free_blocks_count(),
+        u64::from(sb.free_inodes_count.get()),
+        sb.mounted_at(),
+        sb.written_at(),
+        sb.checked_at(),
+    ]
+}
+
+/// Waits for changes, and refuses new ones. Takes `[volume.complete-deferred]`.
+fn end_changes(fs: &Fs) -> Result<()> {
+    complete_deferred(fs)?;
+    fs.begin_closing();
+    fs.wait_for_writes();
+    complete_deferred(fs)
 }
 
 /// Completes the deferred conversions of all files. On a damaged volume they stay undone, as after
@@ -132,6 +155,9 @@ fn make_writable(fs: &Fs) -> Result<()> {
     }
     let device = &**fs.store.device();
     let mut before = read_super(device)?;
+    if uses(&before) != uses(&fs.sup.snapshot()) {
+        return Err(Error::StaysReadOnly(Cause::new(CHANGED)));
+    }
     if before.last_orphan.get() != 0 || before.features().has(RoCompat::ORPHAN_PRESENT) {
         return Err(Error::StaysReadOnly(Cause::new(UNFINISHED)));
     }
@@ -140,11 +166,11 @@ fn make_writable(fs: &Fs) -> Result<()> {
     }
     let mut sb = fs.sup.snapshot();
     mark_in_use(&mut sb, fs.now(), fs.store.is_journaled());
-    write_super(device, &mut sb)?;
-    if let Err(error) = fs.store.resume() {
+    let resumed = write_super(device, &mut sb).and_then(|()| Ok(fs.store.resume()?));
+    if let Err(error) = resumed {
         // The caller gets the first error.
         let _ = write_super(device, &mut before);
-        return Err(error.into());
+        return Err(error);
     }
     fs.sup.replace(sb);
     let h = fs.store.start(1)?;

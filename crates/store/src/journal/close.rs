@@ -35,6 +35,11 @@ pub(crate) fn end_freezes(journal: &Journal) {
     journal.done.notify_all();
 }
 
+/// Admits freezes again: the caller of [`end_freezes`] does not close the journal.
+pub(crate) fn allow_freezes(journal: &Journal) {
+    journal.control.lock().closing = false;
+}
+
 /// Commits, writes all blocks in place, ends `threads` and marks the log empty. The journal refuses
 /// handles from then on. The caller calls this once.
 ///

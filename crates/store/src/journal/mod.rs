@@ -62,7 +62,7 @@ use nextent_sync::Arc;
 use nextent_sync::thread::{self, JoinHandle};
 
 pub(crate) use checkpoint::checkpoint;
-pub(crate) use close::{close, end_freezes};
+pub(crate) use close::{allow_freezes, close, end_freezes};
 
 /// Starts the threads that commit and checkpoint.
 ///

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     DeviceMount::check(args.point()).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let events = Events::new(&name);
-    let OpenVolume { volume, block_device, claim } = open(&image, options, &events)?;
+    let OpenVolume { volume, device, block_device, claim } = open(&image, options, &events)?;
     let volume = Arc::new(volume);
     let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
@@ -68,10 +68,11 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         None => UtabEntry::new(&setup.source, args.point()),
     };
     // Before the caller knows that it may ask.
-    let sockets = attachment.device().map(|device| {
+    let sockets = attachment.device().map(|number| {
         let now = Options { rings: Some(rings), ..options.clone() };
-        let control = remount::control::listen(&server, now, device);
-        (report::listen(reporter, device), control)
+        let image = remount::control::Image { device, mounted: setup.block_device.is_some() };
+        let control = remount::control::listen(&server, image, now, number);
+        (report::listen(reporter, number), control)
     });
     match args.notify_when_mounted {
         true => background::leave()?,
@@ -166,6 +167,7 @@ fn mount<T: Transport + Send + 'static>(
 /// A volume to serve.
 struct OpenVolume {
     volume: Inodes,
+    device: Arc<FileDevice>,
     /// The device of the volume, if the kernel is to mount that.
     block_device: Option<BlockSource>,
     /// Keeps other mounts away from that device until then.
@@ -195,7 +197,8 @@ fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> 
     if let Some(commit) = options.commit {
         how = how.commit_interval(commit);
     }
-    let opened = Inodes::open(Arc::new(device), &how);
+    let device = Arc::new(device);
+    let opened = Inodes::open(device.clone(), &how);
     let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
     if let Some(why) = lacks_root(&volume) {
         // The volume is unchanged, and `why` is the error to report.
@@ -210,7 +213,7 @@ fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> 
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
         log::write(Level::Warning, &format!("{}: mounted read-only: {why}", show::path(image)));
     }
-    Ok(OpenVolume { volume, block_device, claim })
+    Ok(OpenVolume { volume, device, block_device, claim })
 }
 
 /// Whether the journal has checksums, which metadata checksums imply.

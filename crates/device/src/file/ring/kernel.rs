@@ -80,19 +80,20 @@ pub(in crate::file) struct Uring {
 }
 
 impl Uring {
-    /// A ring for `entries` submissions, a power of two.
+    /// A ring for `entries` submissions, a power of two. A file that `may_change` under its
+    /// descriptor is not registered.
     ///
     /// # Errors
     ///
     /// If there is no io_uring, or one that can drop completions.
-    pub(super) fn new(file: BorrowedFd<'_>, entries: u32) -> io::Result<Self> {
+    pub(super) fn new(file: BorrowedFd<'_>, may_change: bool, entries: u32) -> io::Result<Self> {
         let built = IoUring::builder().setup_coop_taskrun().build(entries);
         let ring = built.or_else(|_| IoUring::new(entries))?;
         if !ring.params().is_feature_nodrop() {
             return Err(ErrorKind::Unsupported.into());
         }
         let file = file.as_raw_fd();
-        let registered = ring.submitter().register_files(&[file]).is_ok();
+        let registered = !may_change && ring.submitter().register_files(&[file]).is_ok();
         Ok(Self { ring, file, registered })
     }
 

@@ -22,7 +22,7 @@ mod tests;
 
 use super::Opened;
 use crate::queue::{Completed, DeviceQueue, Direction, Piece, Transfer};
-use crate::range;
+use crate::{BlockDevice, range};
 use kernel::{Completion, Kernel, Refusal, Submission, Uring};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, Duration, thread};
@@ -109,7 +109,8 @@ impl Ring {
     /// If there is no io_uring, or one that can drop completions.
     pub(super) fn new(opened: Arc<Opened>, depth: usize) -> io::Result<Self> {
         let entries = u32::try_from(depth).map_or(ENTRIES, |depth| depth.clamp(1, ENTRIES));
-        let kernel = Uring::new(opened.file.as_fd(), entries.next_power_of_two())?;
+        let (file, may_change) = (opened.file.as_fd(), opened.is_read_only());
+        let kernel = Uring::new(file, may_change, entries.next_power_of_two())?;
         Ok(Self::with(kernel, opened, depth))
     }
 }

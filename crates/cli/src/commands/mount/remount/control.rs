@@ -11,6 +11,7 @@ use crate::commands::status::socket;
 use crate::log::{self, Level};
 use nextent::Error;
 use nextent::inodes::Inodes;
+use nextent_device::{FileDevice, OpenError};
 use nextent_fuse::{AccessTimes, MountFlag, Mounted, Server};
 use nextent_sync::{Arc, Duration, Weak, now, sleep, thread};
 use rustix::net::sockopt::socket_peercred;
@@ -28,9 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: u64 = 1 << 16;
 /// How long to wait for the kernel to forget deleted files. It does so soon after their last use.
 const FORGETTING: Duration = Duration::from_secs(5);
-/// Why a mount that began read-only stays so.
-const OPENED_READ_ONLY: &str = "the file system stays read-only: its image was opened for reading \
-    only; unmount it, and mount it read-write";
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// What a server is asked to do with options.
@@ -101,17 +99,24 @@ impl Drop for ControlSocket {
     }
 }
 
+/// The image of a mount.
+pub(in super::super) struct Image {
+    pub(in super::super) device: Arc<FileDevice>,
+    /// The kernel has claimed the device for the mount.
+    pub(in super::super) mounted: bool,
+}
+
 /// Starts the thread that answers for `server`, whose mount has the number `device` and was made
 /// with `options`. Without it the mount works, so a failure is only printed.
 pub(in super::super) fn listen(
     server: &Arc<Server>,
+    image: Image,
     options: Options,
     device: (u64, u64),
 ) -> Option<ControlSocket> {
-    let opened_read_only = options.read_only && server.volume().is_read_only();
     let options = Options { read_only: server.volume().is_read_only(), ..options };
     let server = Arc::downgrade(server);
-    let mut controlled = Controlled { server, options, opened_read_only };
+    let mut controlled = Controlled { server, image, options };
     let serve = |(place, listener): (PathBuf, std::os::unix::net::UnixListener)| {
         let run = move || listener.incoming().flatten().for_each(|client| controlled.serve(client));
         thread::Builder::new().name("nextent-control".to_owned()).spawn(run)?;
@@ -126,12 +131,21 @@ pub(in super::super) fn listen(
     }
 }
 
+impl Image {
+    /// Opens the device for writing, if it was opened for reading.
+    fn allow_writes(&self) -> Result<(), OpenError> {
+        match self.mounted {
+            true => self.device.allow_writes_for_mount(),
+            false => self.device.allow_writes(),
+        }
+    }
+}
+
 /// A server, and the present options of its mount.
 struct Controlled {
     server: Weak<Server>,
+    image: Image,
     options: Options,
-    /// The image was opened for reading only, because the first options said so.
-    opened_read_only: bool,
 }
 
 impl Controlled {
@@ -167,9 +181,8 @@ impl Controlled {
         let volume = server.volume();
         if next.read_only {
             make_read_only(volume).map_err(|error| error.to_string())?;
-        } else if self.options.read_only && self.opened_read_only {
-            return Err(OPENED_READ_ONLY.to_owned());
         } else if self.options.read_only {
+            self.image.allow_writes().map_err(|error| error.to_string())?;
             volume.make_writable().map_err(|error| error.to_string())?;
         }
         volume.set_error_policy(next.errors);

@@ -39,6 +39,21 @@ pub(super) fn apply(
     result
 }
 
+/// Sets the attributes `meta` on `ino`, a new file, except its times.
+///
+/// # Errors
+/// As [`apply`].
+pub(super) fn apply_without_times(
+    volume: &Inodes,
+    cred: &Cred,
+    ino: InodeNo,
+    meta: &Meta,
+) -> Result<()> {
+    let (uid, gid, mode) = (Some(meta.uid), Some(meta.gid), Some(meta.mode));
+    volume.setattr(cred, ino, &SetAttr { uid, gid, mode, ..SetAttr::default() })?;
+    set_xattrs(volume, cred, ino, meta)
+}
+
 /// The times of `meta`.
 fn times(meta: &Meta) -> SetAttr {
     SetAttr {

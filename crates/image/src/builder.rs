@@ -4,6 +4,7 @@
 //! [`Draft::write`] writes and fills it. A failure leaves no image that looks finished: a file that
 //! did not exist before is removed, another image is marked as one with errors.
 
+use super::attributes::{Adjuster, Attributes};
 use super::contents::{Contents, Filler};
 use super::{BuildError, Observer, Report};
 use nextent::DiskTime;
@@ -41,6 +42,7 @@ use std::path::{Path, PathBuf};
 pub struct ImageBuilder<'a> {
     options: MkfsOptions,
     contents: Option<Contents<'a>>,
+    attributes: Option<Attributes>,
     offset: u64,
     direct: bool,
     root_owner: Option<Owner>,
@@ -52,13 +54,19 @@ impl<'a> ImageBuilder<'a> {
     /// exist yet. [`MkfsOptions::clock`] is the latest time that copied files get.
     pub fn new(options: MkfsOptions) -> Self {
         let threads = nextent_sync::available_cores();
-        let (contents, root_owner) = (None, None);
-        Self { options, contents, offset: 0, direct: false, root_owner, threads }
+        let (contents, attributes, root_owner) = (None, None, None);
+        Self { options, contents, attributes, offset: 0, direct: false, root_owner, threads }
     }
 
     /// Fills the file system.
     pub fn contents(mut self, contents: Contents<'a>) -> Self {
         self.contents = Some(contents);
+        self
+    }
+
+    /// What entries get in place of the attributes that the contents give them.
+    pub fn attributes(mut self, attributes: Attributes) -> Self {
+        self.attributes = Some(attributes);
         self
     }
 
@@ -163,8 +171,11 @@ impl Draft<'_> {
             threads: builder.threads,
             // The host's page cache lets one thread at a time write to a file.
             one_writer: !builder.direct && path.is_file(),
-            root_owner: builder.root_owner,
-            latest: clock.map(|at| DiskTime::new(i64::try_from(at).unwrap_or(i64::MAX), 0)),
+            adjuster: Adjuster {
+                attributes: builder.attributes.as_ref(),
+                root_owner: builder.root_owner,
+                latest: clock.map(|at| DiskTime::new(i64::try_from(at).unwrap_or(i64::MAX), 0)),
+            },
         };
         let filled = filler.fill((plan, device, &path), contents);
         let done = filled.and_then(|()| match report.failures() {

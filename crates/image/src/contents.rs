@@ -1,12 +1,11 @@
 //! The sources of a new image's contents.
 
 use super::BuildError;
-use super::transfer::{
-    FillSink, HostSource, ImageDir, Meta, Report, Unpacking, host_id, plan, unpack,
-};
+use super::attributes::Adjuster;
+use super::transfer::{FillSink, HostSource, ImageDir, Report, Unpacking, host_id, plan, unpack};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, Owner, Plan};
-use nextent::{Cred, DiskTime, OpenOptions};
+use nextent::{Cred, OpenOptions};
 use nextent_device::FileDevice;
 use nextent_sync::Arc;
 use std::fmt;
@@ -64,10 +63,7 @@ pub(super) struct Filler<'a> {
     pub(super) threads: usize,
     /// The host lets one thread at a time write to the image.
     pub(super) one_writer: bool,
-    /// The owner of the root directory in place of that of the source.
-    pub(super) root_owner: Option<Owner>,
-    /// The latest time that files may have.
-    pub(super) latest: Option<DiskTime>,
+    pub(super) adjuster: Adjuster<'a>,
 }
 
 impl Filler<'_> {
@@ -87,30 +83,17 @@ impl Filler<'_> {
         }
     }
 
-    fn limit_times(&self, meta: &mut Meta) {
-        if let Some(latest) = self.latest {
-            meta.mtime = meta.mtime.min(latest);
-            meta.atime = meta.mtime;
-        }
-    }
-
     fn directory(
         &self,
         (new, device, image): (Plan, &FileDevice, &Path),
         dir: PathBuf,
     ) -> Result<(), BuildError> {
-        let adjust = |meta: &mut Meta, is_root: bool| {
-            self.limit_times(meta);
-            if let Some(owner) = self.root_owner.filter(|_| is_root) {
-                (meta.uid, meta.gid) = (owner.uid, owner.gid);
-            }
-        };
         // The directory may contain the image itself.
         let image = std::fs::metadata(image).map(|meta| host_id(&meta));
         let source = HostSource::new(true, image.into_iter().collect());
         let filling = Filling::new(new, device)?;
         let how = (self.threads, self.one_writer);
-        match plan((&source, dir), filling, self.report, how, &adjust) {
+        match plan((&source, dir), filling, self.report, how, &self.adjuster) {
             // The error that stopped it was reported.
             Err(_) if self.report.stopped() => Ok(()),
             done => Ok(done.map(drop)?),
@@ -122,7 +105,7 @@ impl Filler<'_> {
         device: FileDevice,
         (input, name): (&mut dyn Read, &str),
     ) -> Result<(), BuildError> {
-        let open = OpenOptions::new().now(self.latest).bypass_journal(true);
+        let open = OpenOptions::new().now(self.adjuster.latest).bypass_journal(true);
         let volume = Inodes::open(Arc::new(device), &open)?;
         let sink = FillSink::new(&volume);
         let unpacking = Unpacking {
@@ -131,12 +114,12 @@ impl Filler<'_> {
             workers: self.threads,
             // Independent of the umask: the same stream makes the same image.
             implied: 0o755,
-            adjust: &|meta: &mut Meta| self.limit_times(meta),
+            adjust: &self.adjuster,
         };
         if let Err(error) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
             self.report.fail(name, &error);
         }
-        if let Some(Owner { uid, gid }) = self.root_owner {
+        if let Some(Owner { uid, gid }) = self.adjuster.root_owner {
             let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
             volume.setattr(&Cred::root(), ROOT_INO, &set)?;
         }

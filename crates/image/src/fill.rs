@@ -4,7 +4,7 @@
 //! order of entries. Any thread writes data, without the journal: an unfinished image is useless
 //! anyway.
 
-use super::apply::{apply, at_birth, set_xattrs, without_lists};
+use super::apply::{apply, apply_without_times, at_birth, set_xattrs, without_lists};
 use super::entry::{FileId, Meta};
 use super::image_sink::{ImageDir, find, follow, make_dir, make_special, remove};
 use super::sink::{Created, Made, Order};
@@ -112,6 +112,10 @@ impl Extractable for FillSink<'_> {
 
     fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
         without_lists(self.volume, &self.cred, dir.0, mode)
+    }
+
+    fn set_implied(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
+        apply_without_times(self.volume, &self.cred, dir.0, meta)
     }
 
     fn target(&self, node: InodeNo) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! A sink that writes to an image, through its journal.
 
-use super::apply::{apply, without_lists};
+use super::apply::{apply, apply_without_times, without_lists};
 use super::entry::{FileId, Kind, Meta};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
@@ -380,6 +380,10 @@ impl Extractable for ImageSink<'_> {
 
     fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
         without_lists(self.volume, &self.cred, dir.0, mode)
+    }
+
+    fn set_implied(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
+        apply_without_times(self.volume, &self.cred, dir.0, meta)
     }
 
     fn target(&self, node: InodeNo) -> Result<Vec<u8>> {

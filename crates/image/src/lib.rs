@@ -10,6 +10,7 @@
 pub mod accounts;
 mod acl_text;
 mod apply;
+mod attributes;
 mod build_error;
 mod builder;
 mod contents;
@@ -36,6 +37,7 @@ mod sink;
 mod source;
 mod tar_header;
 mod tar_number;
+mod tar_path;
 mod tarball;
 mod trail;
 pub mod transfer;
@@ -44,6 +46,7 @@ mod umask;
 mod untar;
 mod writers;
 
+use attributes::Adjust;
 use entry::{FileId, Kind, Meta};
 use error::Result;
 use host_source::{HostNode, HostSource};
@@ -52,6 +55,7 @@ use sink::Sink;
 use source::Source;
 use transfer::PART;
 
+pub use attributes::{Attributes, IdMap, IdMapError, IdRange};
 pub use build_error::BuildError;
 pub use builder::{Built, Draft, ImageBuilder};
 pub use contents::Contents;

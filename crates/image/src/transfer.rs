@@ -33,6 +33,7 @@
 //!
 //! Locks: `locks.rs`; none is held while a source or a sink is called.
 
+pub use crate::attributes::Adjust;
 pub use crate::entry::{FileId, Kind, Meta, Xattr};
 pub use crate::error::Result;
 pub use crate::fill::{FillFile, FillSink};

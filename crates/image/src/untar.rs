@@ -9,9 +9,10 @@ use super::image_sink::ImageDir;
 use super::queue::Queue;
 use super::tar_header::{SPARSE_BLOCK, SparseMap, check, not_packed, path_of, size_of, text};
 use super::tar_number::{does_not_fit, header_number};
+use super::tar_path::{after_dots, clean, split};
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
-use super::{BUFFER, EntryError, FileId, PART, Report, Result, Sink};
+use super::{Adjust, BUFFER, EntryError, FileId, PART, Report, Result, Sink};
 use nextent::inodes::{Attr, InodeNo};
 use nextent::{DeviceNo, DiskTime, FileType};
 use nextent_num::{must_fit, to_u64, to_usize};
@@ -50,6 +51,9 @@ pub trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
     /// for directories without an entry.
     fn without_lists(&self, dir: &Self::Dir, mode: u16) -> Result<()>;
 
+    /// Sets the attributes, except times, of a directory without an entry.
+    fn set_implied(&self, dir: &Self::Dir, meta: &Meta) -> Result<()>;
+
     /// The target of the symbolic link `node`.
     fn target(&self, node: InodeNo) -> Result<Vec<u8>>;
 }
@@ -65,7 +69,7 @@ pub struct Unpacking<'a, T: Extractable> {
     /// The mode of parent directories without an entry.
     pub implied: u16,
     /// Changes the attributes of entries before use.
-    pub adjust: &'a (dyn Fn(&mut Meta) + Sync),
+    pub adjust: &'a dyn Adjust,
 }
 
 struct File<T: Sink> {
@@ -152,8 +156,9 @@ pub fn unpack<T: Extractable>(
         };
         let done = reader.run();
         queue.drain();
+        let root = reader.finish_root();
         reader.finish_dirs();
-        done
+        done.and(root)
     })
 }
 
@@ -403,7 +408,7 @@ impl<T: Extractable> Reader<'_, T> {
     fn entry(&mut self, entry: TarEntry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
         let mut meta = entry.meta.clone()?;
-        (self.unpacking.adjust)(&mut meta);
+        self.adjust(&path, &mut meta)?;
         let is_dir = meta.kind == Kind::Dir && entry.link.is_none();
         if is_dir && path.is_empty() {
             self.later(self.top, &path, meta);
@@ -527,7 +532,7 @@ impl<T: Extractable> Reader<'_, T> {
             dir = match known {
                 Some(dir) => *dir,
                 None => {
-                    let found = self.enter(&dir, &path[at..end])?;
+                    let found = self.enter(&dir, (&path[..end], &path[at..end]))?;
                     if short || end == path.len() {
                         self.remember(&path[..end], found);
                     }
@@ -539,21 +544,44 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(dir)
     }
 
-    /// The directory `name` in `dir`, made if it does not exist.
-    fn enter(&self, dir: &T::Dir, name: &[u8]) -> Result<T::Dir> {
+    /// The directory `name` in `dir`, made if it does not exist; `path` is its path.
+    fn enter(&self, dir: &T::Dir, (path, name): (&[u8], &[u8])) -> Result<T::Dir> {
         let sink = self.unpacking.sink;
+        let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
         match sink.find(dir, name)? {
             Some(old) if old.kind == FileType::Symlink => sink.follow(dir, &sink.target(old.ino)?),
-            old => {
-                let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
-                (self.unpacking.adjust)(&mut meta);
+            Some(_) => sink.make_dir(dir, name, &meta),
+            None => {
+                self.adjust(path, &mut meta)?;
                 let made = sink.make_dir(dir, name, &meta)?;
-                if old.is_none() {
-                    sink.without_lists(&made, meta.mode)?;
+                sink.without_lists(&made, meta.mode)?;
+                if self.unpacking.adjust.is_active() {
+                    sink.set_implied(&made, &meta)?;
                 }
                 Ok(made)
             }
         }
+    }
+
+    /// Changes the attributes of the entry at `path`.
+    fn adjust(&self, path: &[u8], meta: &mut Meta) -> Result<()> {
+        let adjust = self.unpacking.adjust;
+        match path {
+            b"" => adjust.adjust(b"/", meta),
+            _ if adjust.needs_path() => adjust.adjust(&[b"/", path].concat(), meta),
+            _ => adjust.adjust(b"", meta),
+        }
+    }
+
+    /// Gives a new image's root, if the stream has no entry for it, the attributes of a directory
+    /// without an entry.
+    fn finish_root(&mut self) -> Result<()> {
+        if !self.unpacking.adjust.is_active() || self.due.contains_key(&self.top.0) {
+            return Ok(());
+        }
+        let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
+        self.adjust(b"", &mut meta)?;
+        self.unpacking.sink.set_implied(&self.top, &meta)
     }
 
     /// The file at `path`, from an earlier entry. Unlike [`dir`](Self::dir) this makes no parents,
@@ -596,12 +624,6 @@ enum Room {
     Same,
 }
 
-/// The path of the parent, and the last name.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    slash.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]))
-}
-
 fn cut_short() -> EntryError {
     EntryError::fatal("the tar stream ends in the middle of an entry")
 }
@@ -622,40 +644,6 @@ fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(done)
-}
-
-/// The part of a hard link's target after the last `..`, which GNU tar takes as the target.
-fn after_dots(target: &[u8]) -> &[u8] {
-    let mut len = 0;
-    for part in target.rsplit(|byte| *byte == b'/') {
-        if part == b".." {
-            let rest = &target[target.len() - len..];
-            return rest.strip_prefix(b"/").unwrap_or(rest);
-        }
-        len = (len + part.len() + 1).min(target.len());
-    }
-    target
-}
-
-/// The path without `.`, empty components and slashes around it.
-fn clean(path: &[u8]) -> Result<Vec<u8>> {
-    if path.contains(&0) {
-        return Err(EntryError::new("its path has a zero byte; left out"));
-    }
-    let mut clean = Vec::with_capacity(path.len());
-    for part in path.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => return Err(EntryError::new("its path leads out by `..`; left out")),
-            _ => {
-                if !clean.is_empty() {
-                    clean.push(b'/');
-                }
-                clean.extend_from_slice(part);
-            }
-        }
-    }
-    Ok(clean)
 }
 
 fn plain_dir() -> Meta {
@@ -742,22 +730,6 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_of_hard_links_lose_leading_dots() {
-        for (target, member) in [
-            (&b"a/b"[..], &b"a/b"[..]),
-            (b"/abs", b"/abs"),
-            (b"../a", b"a"),
-            (b"d/../a", b"a"),
-            (b"../../x/y", b"x/y"),
-            (b"..", b""),
-            (b"a/..", b""),
-            (b"..a", b"..a"),
-        ] {
-            assert_eq!(after_dots(target), member, "{}", target.escape_ascii());
-        }
-    }
 
     #[test]
     fn owners_beyond_32_bits_are_refused() {

@@ -99,7 +99,7 @@ fn extract(args: &Args, inside: &Inside) -> Result<bool> {
             report: &report,
             workers: workers(args),
             implied,
-            adjust: &|_| (),
+            adjust: &(),
         };
         let mut input = BufReader::with_capacity(BUFFER, io::stdin().lock());
         if let Err(trouble) = unpack(&unpacking, ImageDir(ino), &mut input) {

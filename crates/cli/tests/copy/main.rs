@@ -10,6 +10,7 @@ mod host_trees;
 mod names;
 mod odd_streams;
 mod overwriting;
+mod owners;
 mod pipes;
 mod reproducible;
 mod support;

@@ -21,8 +21,9 @@ use self::pool::{Buffer, Pool};
 use self::tasks::{ListingSlot, Task, TaskQueue};
 use super::host_dirs::HostDirRef;
 use super::locks;
-use super::{EntryError, FileId, HostNode, HostSource, Kind, Meta, Report, Result, Source};
+use super::{Adjust, EntryError, FileId, HostNode, HostSource, Kind, Meta, Report, Result, Source};
 use crate::escape;
+use crate::trail::Trail;
 use nextent::Error;
 use nextent::inodes::{InodeNo, NewNode};
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
@@ -47,6 +48,8 @@ struct List {
 struct Waiting {
     dir: Arc<HostDirRef>,
     ino: InodeNo,
+    /// Its path in the image, if attributes depend on paths.
+    inside: Option<Arc<Trail>>,
     /// The slot of its listing, once that is requested.
     slot: Option<Arc<ListingSlot>>,
 }
@@ -62,8 +65,8 @@ struct Works<'a> {
 }
 
 /// Fills a new image with the contents of the directory `top`, and finishes it. `adjust` changes
-/// attributes before use; its second argument says whether they are the root's. Failures go to
-/// `report`. With `one_writer` no two threads write to the image at once.
+/// attributes before use. Failures go to `report`. With `one_writer` no two threads write to the
+/// image at once.
 ///
 /// # Errors
 /// The image could not be finished.
@@ -72,7 +75,7 @@ pub fn plan(
     filling: Filling<'_>,
     report: &Report<'_>,
     (workers, one_writer): (usize, bool),
-    adjust: &dyn Fn(&mut Meta, bool),
+    adjust: &dyn Adjust,
 ) -> std::result::Result<Plan, Error> {
     let bytes = filling.bytes();
     let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
@@ -125,7 +128,7 @@ impl Works<'_> {
 
 struct Planner<'a, 'd> {
     works: &'a Works<'a>,
-    adjust: &'a dyn Fn(&mut Meta, bool),
+    adjust: &'a dyn Adjust,
     filling: Filling<'d>,
     batcher: Batcher,
     /// Files with names to come, and the number of these.
@@ -151,13 +154,20 @@ fn attrs(meta: &Meta) -> NewAttrs<'_> {
     }
 }
 
+/// The path of `name` in the directory at `dir`.
+fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, name].concat()
+}
+
 impl Planner<'_, '_> {
     fn run(&mut self, top: PathBuf) {
         let (ino, dir) = (self.filling.root(), HostDirRef::top(&top));
-        match self.works.lister.source.meta(&HostNode::top(&top, true)) {
-            Ok(mut meta) => {
-                (self.adjust)(&mut meta, true);
-                self.waiting.push(Waiting { dir, ino, slot: None });
+        let adjusted = |mut meta: Meta| self.adjust.adjust(b"/", &mut meta).map(|()| meta);
+        match self.works.lister.source.meta(&HostNode::top(&top, true)).and_then(adjusted) {
+            Ok(meta) => {
+                let inside = self.adjust.needs_path().then(|| Trail::top(b"/"));
+                self.waiting.push(Waiting { dir, ino, inside, slot: None });
                 let refused = self.filling.set_attrs(ino, &attrs(&meta));
                 self.report_refused(&top, &meta, refused.map_err(EntryError::from));
             }
@@ -193,13 +203,16 @@ impl Planner<'_, '_> {
         };
         let Listing { names, found, buffers } = listing?;
         let mut open = self.filling.open_dir(dir.ino, names)?;
+        let inside = dir.inside.as_ref().map(|inside| inside.path());
         let first = self.waiting.len();
         for (at, found) in found.into_iter().enumerate() {
             if self.works.report.stopped() {
                 break;
             }
             self.works.report.file();
-            if let Err(trouble) = self.one(dir, &mut open, at, (found, &buffers)) {
+            if let Err(trouble) =
+                self.one((dir, inside.as_deref()), &mut open, at, (found, &buffers))
+            {
                 self.works.fail(&Name::new(&dir.dir, &open.names()[at]).path(), &trouble);
             }
         }
@@ -212,22 +225,25 @@ impl Planner<'_, '_> {
         Ok(closed?)
     }
 
+    /// Adds the entry `at` of `dir`; `inside` is the path of `dir`, if attributes depend on paths.
     fn one(
         &mut self,
-        dir: &Waiting,
+        (dir, inside): (&Waiting, Option<&[u8]>),
         open: &mut OpenDir,
         at: usize,
         (found, buffers): (Found, &[Arc<Buffer>]),
     ) -> Result<()> {
         let mut meta = found.meta?;
-        (self.adjust)(&mut meta, false);
+        let path = inside.map(|inside| below(inside, &open.names()[at])).unwrap_or_default();
+        self.adjust.adjust(&path, &mut meta)?;
         if meta.kind == Kind::Dir {
             let added = self.filling.add_dir(open, at, &attrs(&meta))?;
             let below = HostDirRef::below(&dir.dir, OsStr::from_bytes(&open.names()[at]));
             if !added.refused.is_empty() {
                 self.report_refused(&below.path(), &meta, Ok(added.refused));
             }
-            self.waiting.push(Waiting { dir: below, ino: added.ino, slot: None });
+            let inside = dir.inside.as_ref().map(|up| Trail::below(up, &open.names()[at]));
+            self.waiting.push(Waiting { dir: below, ino: added.ino, inside, slot: None });
             return Ok(());
         }
         if let Some((ino, left)) = self.links.get_mut(&meta.id) {

@@ -1,5 +1,6 @@
 //! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
+mod attributes;
 mod options;
 pub(crate) mod report;
 pub(crate) mod values;
@@ -112,6 +113,8 @@ pub(crate) struct Args {
     /// Print more
     #[arg(short = 'v')]
     pub(crate) verbose: bool,
+    #[command(flatten)]
+    attributes: attributes::AttributeArgs,
     /// Threads that copy
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
@@ -146,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
+    let attributes = args.attributes.attributes().map_err(at)?;
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
         let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
@@ -158,6 +162,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     if let Some(path) = args.contents.as_deref() {
         builder = builder.contents(contents(path).map_err(at)?);
+        if let Some(attributes) = attributes {
+            builder = builder.attributes(attributes);
+        }
         // Also 0:0, as an option, replaces the owner that the source has.
         if let Some(Owner { uid, gid }) = root_owner {
             builder = builder.root_owner(uid, gid);

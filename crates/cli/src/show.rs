@@ -3,7 +3,7 @@
 use nextent::inodes::Attr;
 use nextent::{DiskTime, FileType};
 pub(crate) use nextent_image::escape::{component, line, name, path};
-use nextent_num::must_fit;
+use nextent_num::{must_fit, to_usize};
 
 /// A mode as ls shows it: `drwxr-xr-x`.
 pub(crate) fn mode(attr: &Attr) -> String {
@@ -77,6 +77,17 @@ pub(crate) fn full(time: DiskTime) -> String {
     let (year, month, day, hour, minute, second) = civil(time.seconds);
     let nanos = time.nanos;
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{nanos:09} +0000")
+}
+
+/// `Sat Jan 31 23:59:59 2026`, UTC, as ctime(3).
+pub(crate) fn calendar(time: DiskTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (year, month, day, hour, minute, second) = civil(time.seconds);
+    let weekday: usize = must_fit(time.seconds.div_euclid(86_400).rem_euclid(7));
+    let (weekday, month) = (DAYS[weekday], MONTHS[to_usize(month) - 1]);
+    format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
 }
 
 /// Seconds and nanoseconds, for programs.

@@ -5,8 +5,9 @@ mod report;
 
 use super::conf::Conf;
 use super::defaults::{self, Defaults};
-use super::getopt::{self, Words};
-use super::{Call, misused, to_stderr, utf8, version};
+use super::fields::MOUNT_OPTIONS;
+use super::getopt::Words;
+use super::{Call, misused, split, to_stderr, utf8, version};
 use crate::commands::mkfs;
 use crate::failure::{Failure, Result, say};
 use crate::show;
@@ -18,6 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+pub(super) use report::creator;
 pub(crate) use report::show as report;
 
 /// Letters, with a colon after those that take a value.
@@ -65,10 +67,7 @@ fn usage(name: &str) -> String {
 /// Makes a file system as mke2fs does.
 pub(super) fn run(call: &Call) -> Result<ExitCode> {
     let name = &call.name;
-    let words = getopt::split(&call.args, LETTERS).map_err(|error| {
-        to_stderr(&format!("{name}: {}", show::line(&error)));
-        misused(&usage(name), 1)
-    })?;
+    let words = split(call, LETTERS, &usage(name))?;
     if words.has('V') {
         to_stderr(&version("mke2fs"));
         return Ok(ExitCode::SUCCESS);
@@ -317,24 +316,10 @@ impl Mke2fs {
 
 /// The bits of a list of default mount options, where `^` removes one.
 fn mount_options(list: &str) -> std::result::Result<u32, String> {
-    const NAMES: [(&str, u32); 12] = [
-        ("debug", mount_opts::DEBUG),
-        ("bsdgroups", mount_opts::BSDGROUPS),
-        ("user_xattr", mount_opts::XATTR_USER),
-        ("acl", mount_opts::ACL),
-        ("uid16", mount_opts::UID16),
-        ("journal_data", mount_opts::JOURNAL_DATA),
-        ("journal_data_ordered", mount_opts::JOURNAL_ORDERED),
-        ("journal_data_writeback", mount_opts::JOURNAL_WRITEBACK),
-        ("nobarrier", mount_opts::NO_BARRIER),
-        ("block_validity", mount_opts::BLOCK_VALIDITY),
-        ("discard", mount_opts::DISCARD),
-        ("nodelalloc", mount_opts::NO_DELALLOC),
-    ];
     let mut bits = 0;
     for word in list.split([',', ' ']).filter(|word| !word.is_empty()) {
         let (name, on) = word.strip_prefix('^').map_or((word, true), |name| (name, false));
-        let known = NAMES.iter().find(|(known, _)| *known == name);
+        let known = MOUNT_OPTIONS.iter().find(|(known, _)| *known == name);
         let (_, bit) = known.ok_or_else(|| format!("default_mntopts: {word} is unknown"))?;
         // The journal modes share bits.
         let mask =

@@ -6,11 +6,20 @@
 
 mod conf;
 mod defaults;
+mod dumpe2fs;
+mod e2label;
+mod fields;
 mod getopt;
+mod groups;
 pub(crate) mod mke2fs;
+mod tune2fs;
 
-use crate::failure::{Failure, Result};
-use crate::log;
+use crate::failure::{Failure, Result, complain};
+use crate::{log, show};
+use getopt::Words;
+use nextent::check::{At, CheckOptions, Overview};
+use nextent_device::{FileDevice, FileOptions};
+use nextent_sync::Arc;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
@@ -22,12 +31,18 @@ const RELEASE: &str = "1.47.0";
 /// A tool that this program stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tool {
+    Dumpe2fs,
+    E2label,
     Mke2fs,
+    Tune2fs,
 }
 
 impl Tool {
     fn named(name: &str) -> Option<Self> {
         match name {
+            "dumpe2fs" => Some(Self::Dumpe2fs),
+            "e2label" => Some(Self::E2label),
+            "tune2fs" => Some(Self::Tune2fs),
             "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Some(Self::Mke2fs),
             _ => None,
         }
@@ -61,7 +76,10 @@ pub(crate) fn run() -> Option<ExitCode> {
     let call = Call::of_process()?;
     log::set_name(&call.name);
     let done = match call.tool {
+        Tool::Dumpe2fs => dumpe2fs::run(&call),
+        Tool::E2label => e2label::run(&call),
         Tool::Mke2fs => mke2fs::run(&call),
+        Tool::Tune2fs => tune2fs::run(&call),
     };
     Some(done.unwrap_or_else(Failure::report))
 }
@@ -83,8 +101,33 @@ fn misused(usage: &str, code: u8) -> Failure {
     Failure::reported(code)
 }
 
+/// Splits the arguments of a call; an error prints the usage.
+fn split(call: &Call, letters: &str, usage: &str) -> Result<Words> {
+    getopt::split(&call.args, letters).map_err(|error| {
+        to_stderr(&format!("{}: {}", call.name, show::line(&error)));
+        misused(usage, 1)
+    })
+}
+
+/// Reads the superblock of an image, at `at` or at the start.
+fn overview(image: &OsStr, at: Option<At>) -> Result<Overview> {
+    let opened = || -> std::result::Result<Overview, String> {
+        let how = FileOptions::new().read_only(true).unlocked(true);
+        let device = FileDevice::open(image, &how).map_err(|error| error.to_string())?;
+        let mut options = CheckOptions::default();
+        options.superblock = at;
+        let read = Overview::read(Arc::new(device), &options);
+        read.map_err(|error| format!("{}: {error}", show::path(image)))
+    };
+    opened().map_err(|error| {
+        complain(&error);
+        to_stderr("Couldn't find valid filesystem superblock.");
+        Failure::reported(1)
+    })
+}
+
 /// Text of an argument.
 fn utf8<'a>(name: &str, value: &'a OsStr) -> Result<&'a str> {
-    let shown = || Failure::new(format!("{name}: {} is not UTF-8", crate::show::path(value)));
+    let shown = || Failure::new(format!("{name}: {} is not UTF-8", show::path(value)));
     value.to_str().ok_or_else(shown)
 }

@@ -2,6 +2,7 @@
 //! that the program stands for.
 
 mod called;
+mod dumpe2fs;
 mod escapes;
 mod foreign;
 mod mke2fs;

@@ -35,6 +35,7 @@ mod locks;
 mod names;
 mod open;
 mod orphans;
+mod overview;
 mod quota;
 mod report;
 mod shared;
@@ -45,6 +46,7 @@ mod tree;
 mod walk;
 
 pub use external::is_journal;
+pub use overview::Overview;
 pub use report::{CheckReport, Problem, Severity, Totals};
 pub use survey::{FreeSpace, LENGTHS, Survey, survey};
 

@@ -146,7 +146,7 @@ fn join(parts: &[Part]) -> FreeSpace {
     free
 }
 
-fn journal(image: &Image) -> Option<JournalSuperblock> {
+pub(super) fn journal(image: &Image) -> Option<JournalSuperblock> {
     if !image.geo.features.has(Compat::HAS_JOURNAL) {
         return None;
     }

@@ -197,6 +197,19 @@ impl JournalSuperblock {
         }
     }
 
+    /// The field with the blocks of the fast-commit area, whatever the features say; 0 if it is not
+    /// set.
+    #[must_use]
+    pub fn stored_fc_blocks(&self) -> u32 {
+        self.get(AT_FC_BLOCKS)
+    }
+
+    /// The field with the checksum.
+    #[must_use]
+    pub fn stored_checksum(&self) -> u32 {
+        self.get(AT_CHECKSUM)
+    }
+
     /// 1 or 2. Version 1 has no features and no UUID.
     #[must_use]
     pub fn version(&self) -> u32 {

@@ -303,6 +303,14 @@ impl Superblock {
         self.hash_seed.map(|word| word.get())
     }
 
+    /// The seed of directory hashes as a UUID, its form in the texts of e2fsprogs.
+    #[must_use]
+    pub fn hash_seed_uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(self.hash_seed.as_bytes());
+        Uuid::from_bytes(bytes)
+    }
+
     /// The label, up to its first zero byte. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn label(&self) -> String {

@@ -1,5 +1,6 @@
 //! Why no image was made.
 
+use super::AttributesError;
 use nextent::Error;
 use nextent::mkfs::MkfsError;
 use nextent_device::OpenError;
@@ -37,6 +38,15 @@ pub enum BuildError {
     /// The superblock of the new file system breaks a rule of the format: a defect of this crate.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
+    /// A list of attributes asks for what cannot be done.
+    #[error(transparent)]
+    Attributes(#[from] AttributesError),
+    /// Attributes by device and inode of the host, for contents that are not the host's files.
+    #[error("a state file of fakeroot is about files of a directory, not about {contents}")]
+    NoHostFiles {
+        /// The contents.
+        contents: String,
+    },
     /// Entries could not be copied. The observer received each of them.
     #[error("{failures} entries could not be copied")]
     Incomplete {

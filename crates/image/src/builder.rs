@@ -43,6 +43,7 @@ pub struct ImageBuilder<'a> {
     options: MkfsOptions,
     contents: Option<Contents<'a>>,
     attributes: Option<Attributes>,
+    skip_unreadable: bool,
     offset: u64,
     direct: bool,
     root_owner: Option<Owner>,
@@ -55,7 +56,16 @@ impl<'a> ImageBuilder<'a> {
     pub fn new(options: MkfsOptions) -> Self {
         let threads = nextent_sync::available_cores();
         let (contents, attributes, root_owner) = (None, None, None);
-        Self { options, contents, attributes, offset: 0, direct: false, root_owner, threads }
+        Self {
+            options,
+            contents,
+            attributes,
+            skip_unreadable: false,
+            offset: 0,
+            direct: false,
+            root_owner,
+            threads,
+        }
     }
 
     /// Fills the file system.
@@ -67,6 +77,14 @@ impl<'a> ImageBuilder<'a> {
     /// What entries get in place of the attributes that the contents give them.
     pub fn attributes(mut self, attributes: Attributes) -> Self {
         self.attributes = Some(attributes);
+        self
+    }
+
+    /// Leaves out files of a directory that this process may not read, and what is in directories
+    /// that it may not read. Each goes to the observer as a note; [`Built::skipped`] counts them.
+    /// By default they fail.
+    pub fn skip_unreadable(mut self, skip: bool) -> Self {
+        self.skip_unreadable = skip;
         self
     }
 
@@ -116,6 +134,12 @@ impl<'a> ImageBuilder<'a> {
     /// The image cannot be opened or is in use, or the options do not fit it.
     pub fn prepare(self, path: impl AsRef<Path>) -> Result<Draft<'a>, BuildError> {
         let path = path.as_ref();
+        if let Some(contents) = &self.contents
+            && self.attributes.as_ref().is_some_and(Attributes::needs_host)
+            && !contents.is_directory()
+        {
+            return Err(BuildError::NoHostFiles { contents: contents.name() });
+        }
         let exists = path.exists();
         let mut how = FileOptions::new().direct(self.direct).offset(self.offset);
         match self.options.size {
@@ -162,13 +186,14 @@ impl Draft<'_> {
             plan.write(&device)?;
             new.keep();
             let geometry = plan.geometry().clone();
-            return Ok(Built { superblock: plan.superblock().clone(), geometry });
+            return Ok(Built { superblock: plan.superblock().clone(), geometry, skipped: 0 });
         };
         let report = Report::new(observer);
         let clock = builder.options.clock;
         let filler = Filler {
             report: &report,
             threads: builder.threads,
+            skip_unreadable: builder.skip_unreadable,
             // The host's page cache lets one thread at a time write to a file.
             one_writer: !builder.direct && path.is_file(),
             adjuster: Adjuster {
@@ -190,7 +215,7 @@ impl Draft<'_> {
             });
         }
         new.keep();
-        Built::read(&path, offset)
+        Built::read(&path, offset, report.skipped())
     }
 }
 
@@ -205,6 +230,7 @@ impl fmt::Debug for Draft<'_> {
 pub struct Built {
     superblock: Superblock,
     geometry: Geometry,
+    skipped: u64,
 }
 
 impl Built {
@@ -213,19 +239,24 @@ impl Built {
         &self.superblock
     }
 
+    /// How many entries were left out because this process may not read them.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     /// Sizes and features of the file system.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
     /// Reads it from the image.
-    fn read(path: &Path, offset: u64) -> Result<Self, BuildError> {
+    fn read(path: &Path, offset: u64, skipped: u64) -> Result<Self, BuildError> {
         let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
         let mut bytes = [0; SUPER_SIZE];
         FileDevice::open(path, &how)?.read_at(SUPER_OFFSET, &mut bytes)?;
         let superblock = Superblock::read(&bytes)?;
         let geometry = superblock.check(u64::MAX)?;
-        Ok(Self { superblock, geometry })
+        Ok(Self { superblock, geometry, skipped })
     }
 }
 

@@ -48,6 +48,21 @@ impl<'a> Contents<'a> {
     }
 }
 
+impl Contents<'_> {
+    /// Whether it is a directory of the host.
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self.0, From::Directory(_))
+    }
+
+    /// Its name for messages.
+    pub(super) fn name(&self) -> String {
+        match &self.0 {
+            From::Directory(path) => crate::escape::path(path),
+            From::Tar { name, .. } => name.clone(),
+        }
+    }
+}
+
 impl fmt::Debug for Contents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -64,6 +79,8 @@ pub(super) struct Filler<'a> {
     /// The host lets one thread at a time write to the image.
     pub(super) one_writer: bool,
     pub(super) adjuster: Adjuster<'a>,
+    /// Entries that this process may not read are left out.
+    pub(super) skip_unreadable: bool,
 }
 
 impl Filler<'_> {
@@ -75,7 +92,7 @@ impl Filler<'_> {
         contents: Contents<'_>,
     ) -> Result<(), BuildError> {
         match contents.0 {
-            From::Directory(dir) => self.directory((plan, &device, image), dir),
+            From::Directory(dir) => self.directory((plan, device, image), dir),
             From::Tar { mut input, name } => {
                 plan.write(&device)?;
                 self.tar(device, (&mut input, &name))
@@ -85,19 +102,39 @@ impl Filler<'_> {
 
     fn directory(
         &self,
-        (new, device, image): (Plan, &FileDevice, &Path),
+        (new, device, image): (Plan, FileDevice, &Path),
         dir: PathBuf,
     ) -> Result<(), BuildError> {
         // The directory may contain the image itself.
         let image = std::fs::metadata(image).map(|meta| host_id(&meta));
         let source = HostSource::new(true, image.into_iter().collect());
-        let filling = Filling::new(new, device)?;
-        let how = (self.threads, self.one_writer);
+        let filling = Filling::new(new, &device)?;
+        let how = (self.threads, self.one_writer, self.skip_unreadable);
         match plan((&source, dir), filling, self.report, how, &self.adjuster) {
             // The error that stopped it was reported.
             Err(_) if self.report.stopped() => Ok(()),
-            done => Ok(done.map(drop)?),
+            done => {
+                done?;
+                self.finish(device)
+            }
         }
+    }
+
+    /// Applies the attributes that need the filled volume.
+    fn finish(&self, device: FileDevice) -> Result<(), BuildError> {
+        let attributes = self.adjuster.attributes.filter(|attributes| attributes.needs_finish());
+        let Some(attributes) = attributes.filter(|_| !self.report.failed()) else {
+            return Ok(());
+        };
+        let volume = self.open(device)?;
+        attributes.finish(&volume)?;
+        Ok(volume.close()?)
+    }
+
+    /// Opens the new volume to change it.
+    fn open(&self, device: FileDevice) -> Result<Inodes, BuildError> {
+        let open = OpenOptions::new().now(self.adjuster.latest).bypass_journal(true);
+        Ok(Inodes::open(Arc::new(device), &open)?)
     }
 
     fn tar(
@@ -105,8 +142,7 @@ impl Filler<'_> {
         device: FileDevice,
         (input, name): (&mut dyn Read, &str),
     ) -> Result<(), BuildError> {
-        let open = OpenOptions::new().now(self.adjuster.latest).bypass_journal(true);
-        let volume = Inodes::open(Arc::new(device), &open)?;
+        let volume = self.open(device)?;
         let sink = FillSink::new(&volume);
         let unpacking = Unpacking {
             sink: &sink,
@@ -122,6 +158,11 @@ impl Filler<'_> {
         if let Some(Owner { uid, gid }) = self.adjuster.root_owner {
             let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
             volume.setattr(&Cred::root(), ROOT_INO, &set)?;
+        }
+        if let Some(attributes) = self.adjuster.attributes
+            && !self.report.failed()
+        {
+            attributes.finish(&volume)?;
         }
         Ok(volume.close()?)
     }

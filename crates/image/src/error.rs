@@ -18,22 +18,24 @@ pub struct EntryError {
     pub(crate) unread: bool,
     /// The target cannot store an attribute, which was left out. The copy has not failed.
     pub(crate) note: bool,
+    /// The system does not let this process read the file.
+    pub(crate) denied: bool,
 }
 
 impl EntryError {
     /// An error of this entry only.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false, note: false, unread: false }
+        Self { text: text.into(), fatal: false, note: false, unread: false, denied: false }
     }
 
     /// An error that ends the copy.
     pub fn fatal(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: true, note: false, unread: false }
+        Self { fatal: true, ..Self::new(text) }
     }
 
     /// A note about an attribute that is left out; not a failure.
     pub fn note(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false, note: true, unread: false }
+        Self { note: true, ..Self::new(text) }
     }
 
     /// Whether it ends the copy: the volume is full, or the image failed. A full directory or inode
@@ -93,7 +95,8 @@ impl From<io::Error> for EntryError {
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default().to_owned();
         let unread = error.kind() == io::ErrorKind::BrokenPipe;
-        Self { text, fatal: full, note: false, unread }
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        Self { text, fatal: full, note: false, unread, denied }
     }
 }
 
@@ -107,6 +110,6 @@ impl From<Error> for EntryError {
     fn from(error: Error) -> Self {
         let lost = matches!(error, Error::Aborted(_) | Error::ReadOnly);
         let fatal = lost || error.is_full_volume();
-        Self { text: error.to_string(), fatal, note: false, unread: false }
+        Self { fatal, ..Self::new(error.to_string()) }
     }
 }

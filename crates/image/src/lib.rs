@@ -55,7 +55,9 @@ use sink::Sink;
 use source::Source;
 use transfer::PART;
 
-pub use attributes::{Attributes, IdMap, IdMapError, IdRange};
+pub use attributes::{
+    Attributes, AttributesError, DeviceTable, FakerootState, IdMap, IdMapError, IdRange,
+};
 pub use build_error::BuildError;
 pub use builder::{Built, Draft, ImageBuilder};
 pub use contents::Contents;

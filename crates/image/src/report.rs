@@ -10,6 +10,7 @@ use std::fmt;
 pub struct Report<'a> {
     observer: &'a dyn Observer,
     failed: AtomicU64,
+    skipped: AtomicU64,
     /// Notes that were passed on: each is passed on once.
     noted: Mutex<HashSet<String>>,
     /// The copy is to end. Relaxed: a job that misses it only costs time.
@@ -20,7 +21,8 @@ impl<'a> Report<'a> {
     /// An empty report, which passes events to `observer`.
     pub fn new(observer: &'a dyn Observer) -> Self {
         let noted = Mutex::new(&locks::NOTES, HashSet::new());
-        Self { observer, failed: AtomicU64::new(0), noted, stopped: AtomicBool::new(false) }
+        let (failed, skipped) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { observer, failed, skipped, noted, stopped: AtomicBool::new(false) }
     }
 
     /// Records that the entry `path` failed. A fatal error is passed on once and ends the copy. A
@@ -47,6 +49,18 @@ impl<'a> Report<'a> {
     /// Passes on a note about the entry `path`, which is not a failure.
     pub(crate) fn note(&self, path: &str, text: &str) {
         self.observer.problem(&Problem { path, error: &EntryError::note(text) });
+    }
+
+    /// Counts and passes on that the entry `path` is left out as the caller asked, because of
+    /// `error`.
+    pub(crate) fn skip(&self, path: &str, error: &EntryError) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        self.note(path, &format!("{error}; skipped"));
+    }
+
+    /// How many entries were left out as the caller asked.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
     }
 
     /// Whether the copy is to end.

@@ -73,6 +73,23 @@ fn owners_and_devices_are_those_of_fakeroot() {
     }
 }
 
+/// As buildroot, genimage and yocto call it.
+#[test]
+fn the_names_of_mke2fs_see_what_fakeroot_shows() {
+    if !there() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(top, "ln -s $N mkfs.ext4; mkdir t; echo x > t/f");
+    under_fakeroot(top, "chown -R 7:8 t; ./mkfs.ext4 -q -d t a.img 64m > /dev/null");
+    for path in ["/", "/f"] {
+        let stat = format!("debugfs -R \"stat {path}\" a.img 2> /dev/null");
+        shell(top, &format!("{stat} | grep -qE 'User: +7 +Group: +8'"));
+    }
+    e2fs::assert_clean(&top.join("a.img"));
+}
+
 /// A static program does not load the library, nor does one that is started without it.
 #[test]
 fn commands_are_refused_without_the_library() {

@@ -152,3 +152,237 @@ fn bad_owners_are_refused() {
     check(&["--owner", "0:0", "--map-gid", "0:5:1"], 2, "cannot be used with");
     fails(&["mkfs", "-q", "--owner", "0:0", shown, "16m"], 2, "-d");
 }
+
+/// A device table as genext2fs reads it, about this tree.
+const TABLE: &str = "\
+# name type mode uid gid major minor start inc count
+/\td 711 1 2 - - - - -
+/d  d 750 3 4 - - - - -
+/d/f f 640 5 6
+/dev d 755 0 0 - - - - -
+dev/null c 666 0 0 1 3 0 0 - # a comment
+/dev/tty c 620 0 5 4 0 0 1 3
+/dev/hda b 660 0 6 3 0 0 0 -
+/dev/hda b 660 0 6 3 1 1 1 3
+/dev/odd b 600 0 0 5 6 1 2 4
+/dev/log s 666 7 7 - - - - -
+/pipe p 600 8 9 - - - - -
+";
+
+/// What debugfs lists of an image made with it, without inode numbers and times.
+const LISTED: &str = "{ for d in / /d /dev; do debugfs -R \"ls -l $d\" IMAGE 2> /dev/null | \
+    awk '$NF != \"..\" && $NF != \"lost+found\" && NF > 5 {print $2, $4, $5, $NF}'; done; \
+    for f in null tty0 tty2 hda hda2 odd1 odd3; do debugfs -R \"stat /dev/$f\" IMAGE \
+    2> /dev/null | grep -o 'Device major/minor number: [0-9:]*'; done; }";
+
+#[test]
+fn a_device_table_changes_and_makes_entries() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir -p tree/d; echo x > tree/d/f; chmod 755 tree tree/d; touch -d 2001-02-03 tree/d",
+    );
+    std::fs::write(top.join("table"), TABLE).expect("writable");
+    images(top, "--owner 0:0 --owners table", |image| {
+        owners(
+            image,
+            &[
+                ("/", "0711", 1, 2),
+                ("/d", "0750", 3, 4),
+                ("/d/f", "0640", 5, 6),
+                ("/dev/log", "0666", 7, 7),
+                ("/pipe", "0600", 8, 9),
+            ],
+        );
+        let name = image.file_name().expect("a file").to_str().expect("plain");
+        let want = "Device major/minor number: 01:03\nDevice major/minor number: 04:00\n\
+            Device major/minor number: 04:02\nDevice major/minor number: 03:00\n\
+            Device major/minor number: 03:02\nDevice major/minor number: 05:07\n\
+            Device major/minor number: 05:11";
+        let listed = LISTED.replace("IMAGE", name);
+        shell(
+            top,
+            &format!("{listed} > got; tail -n 7 got > numbers; echo '{want}' | cmp - numbers"),
+        );
+        // Made in it, but a directory keeps its time.
+        shell(top, &format!("debugfs -R 'stat /d' {name} 2> /dev/null | grep -q 'mtime:.*2001'"));
+        let genext2fs = format!(
+            "genext2fs -q -b 4000 -N 200 -d tree -D table g.img 2> /dev/null; {}",
+            listed.replace(name, "g.img")
+        );
+        if std::process::Command::new("genext2fs").arg("-V").output().is_err() {
+            println!("skipped: no genext2fs");
+            return;
+        }
+        shell(top, &format!("({genext2fs}) > want; sort got > a; sort want > b; diff a b"));
+    });
+}
+
+#[test]
+fn bad_device_tables_are_refused() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(top, "mkdir -p tree/d; echo x > tree/f; ln -s d tree/l; mkfifo tree/p");
+    for (table, words) in [
+        ("", "table: the file is empty"),
+        ("# nothing\n\n", "table: the device table has no lines"),
+        ("/f f 644 0 0\n\n/none f 644 0 0", "table:3: /none: does not exist"),
+        ("/none l 777 0 0", "table:1: /none: does not exist"),
+        ("/x/y c 644 0 0 1 2", "table:1: /x/y: there is no directory 'x'"),
+        ("/f/y c 644 0 0 1 2", "table:1: /f/y: 'f' in its path is a regular file"),
+        ("/l/y c 644 0 0 1 2", "table:1: /l/y: 'l' in its path is a symbolic link"),
+        ("/f c 644 0 0 1 2", "table:1: /f: exists as a regular file"),
+        ("/d f 644 0 0", "table:1: /d: exists as a directory"),
+        ("/l d 755 0 0", "table:1: /l: exists as a symbolic link"),
+        ("/n c 644 0 0 1 2\n/n c 600 0 0 1 3", "table:2: /n: exists as the device 1:2"),
+        ("/../n c 644 0 0 1 2", "table:1: the path"),
+        ("/n c 644 0 0 1 0 0 1 9999999", "table:1: more than 1048576 devices"),
+        ("/n c 644 0 0 1 0 0 1 1000000", "table:1: /n"),
+        ("\0", "table:1: a zero byte"),
+    ] {
+        std::fs::write(top.join("table"), table).expect("writable");
+        for source in ["tree", "t.tar"] {
+            shell(top, "tar -C tree -cf t.tar .");
+            std::fs::write(top.join("words"), words).expect("writable");
+            let line = format!(
+                "! $N mkfs -q -d {source} --owners table a.img 8m 2> err && [ ! -e a.img ] && \
+                 [ $(wc -l < err) = 1 ] && grep -qF -f words err || cat err"
+            );
+            shell(top, &line);
+        }
+    }
+    // An image that was there is marked as one with errors, as after other failures.
+    std::fs::write(top.join("table"), "/none f 644 0 0").expect("writable");
+    fails(&["mkfs", "-q", "-d", "/none", "--owners", "/none/table", "/none/a", "8m"], 1, "No such");
+}
+
+/// fakeroot shows files that it does not know as root's.
+#[test]
+fn a_state_of_fakeroot_is_read() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    let there = std::process::Command::new("fakeroot").arg("true").status();
+    if !there.is_ok_and(|status| status.success()) {
+        println!("skipped: no fakeroot");
+        return;
+    }
+    shell(
+        top,
+        "mkdir -p tree/d; echo u > tree/unknown; chmod 640 tree/unknown; chmod 755 tree/d; \
+         fakeroot -s state -- bash -ec 'mknod tree/null c 1 3; mknod tree/sda b 8 300; \
+         echo x > tree/f; ln tree/f tree/g; ln -s f tree/l; mkfifo tree/p; \
+         chown 7:8 tree/f; chmod 4711 tree/f; chown -h 5:6 tree/l; chown 3:4 tree; \
+         chmod 710 tree; chown 0:9 tree/p; chmod 600 tree/p'; \
+         $N mkfs -q -d tree --owners state a.img 16m; tar -C tree -cf t.tar .",
+    );
+    let want = [
+        ("/", "0710", 3, 4),
+        ("/d", "0755", 0, 0),
+        ("/unknown", "0640", 0, 0),
+        ("/f", "04711", 7, 8),
+        ("/g", "04711", 7, 8),
+        ("/l", "0777", 5, 6),
+        ("/p", "0600", 0, 9),
+        ("/null", "0644", 0, 0),
+    ];
+    owners(&top.join("a.img"), &want);
+    shell(
+        top,
+        "debugfs -R 'stat /null' a.img 2> /dev/null | grep -q 'character special'; \
+         debugfs -R 'stat /sda' a.img 2> /dev/null | grep -q 'number: 08:300'",
+    );
+    // Maps and a table apply after it.
+    shell(
+        top,
+        "echo '/unknown f 444 1 1' > table; $N mkfs -q -d tree --owners state --owners table \
+         --map-uid 0:10:10 b.img 16m",
+    );
+    owners(&top.join("b.img"), &[("/f", "04711", 17, 8), ("/unknown", "0444", 1, 1)]);
+    for (line, words) in [
+        ("-d t.tar --owners state", "is about files of a directory"),
+        ("-d tree --owners state --owners state", "a second state file"),
+        ("-d tree --owners table --owners table", "a second device table"),
+    ] {
+        std::fs::write(top.join("words"), words).expect("writable");
+        shell(
+            top,
+            &format!(
+                "! $N mkfs -q {line} c.img 16m 2> err && [ ! -e c.img ] && \
+                 [ $(wc -l < err) = 1 ] && grep -qF -f words err || cat err"
+            ),
+        );
+    }
+    // The state is of another tree if the types differ; its lines are checked.
+    shell(
+        top,
+        "cp state bad; sed -i s/mode=4[0-7]*/mode=100644/ bad; \
+         ! $N mkfs -q -d tree --owners bad c.img 16m 2> err && [ ! -e c.img ] && \
+         grep -q \"has another type in fakeroot's state\" err || cat err; \
+         echo dev=1,ino=x >> state; \
+         ! $N mkfs -q -d tree --owners state c.img 16m 2> err && [ ! -e c.img ] && \
+         grep -q 'state:[0-9]*: ' err || cat err",
+    );
+}
+
+/// Root may read all files, so another user makes the image.
+#[test]
+fn unreadable_files_fail_or_are_skipped() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir -p tree/open tree/closed tree/listed; echo a > tree/open/a; echo b > tree/open/b; \
+         echo c > tree/closed/c; echo d > tree/listed/d; echo e > tree/e; ln tree/e tree/open/e; \
+         truncate -s 1m tree/holes; : > tree/empty; \
+         chmod 0 tree/open/b tree/e tree/holes tree/empty; chmod 300 tree/closed; \
+         chmod 644 tree/listed; chmod -R a+rX . 2> /dev/null; \
+         chmod 0 tree/open/b tree/e tree/holes tree/empty; chmod 311 tree/closed; \
+         chmod 644 tree/listed; cp $N nextent 2> /dev/null || cp $N .",
+    );
+    let user = "if [ $(id -u) = 0 ]; then \
+        setpriv --reuid 65534 --regid 65534 --clear-groups true 2> /dev/null || exit 0; \
+        chmod 755 .; chown -R 65534:65534 .; \
+        AS='setpriv --reuid 65534 --regid 65534 --clear-groups'; fi; ";
+    shell(
+        top,
+        &format!(
+            "{user} ! $AS ./nextent mkfs -q -d tree a.img 16m 2> err && [ ! -e a.img ] && \
+             for f in tree/open/b tree/closed tree/e tree/open/e tree/holes tree/empty \
+             tree/listed/d; do grep -q \"$f: Permission denied$\" err || echo $f; done; \
+             [ $(wc -l < err) = 7 ] || cat err"
+        ),
+    );
+    shell(
+        top,
+        &format!(
+            "{user} $AS ./nextent mkfs -q -d tree --skip-unreadable a.img 16m 2> err; \
+             echo $? > rc; \
+             grep -q '^0$' rc || cat err; \
+             [ $(grep -c 'Permission denied; skipped$' err) = 7 ] || cat err; \
+             grep -q 'mkfs a.img: 7 entries skipped' err || cat err; \
+             [ $(wc -l < err) = 8 ] || cat err; \
+             for d in / /open; do debugfs -R \"ls -p $d\" a.img 2> /dev/null | cut -d/ -f6 | \
+             sort | tr '\\n' ' '; done > names; \
+             [ \"$(tr -s ' .' ' ' < names)\" = ' closed listed lost+found open a ' ] || cat names; \
+             e2fsck -fn a.img > check 2>&1 || cat check; [ -e a.img ]"
+        ),
+    );
+}
+
+#[test]
+fn clamp_mtime_needs_a_time() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir tree; touch -d @2000000000 tree/new; touch -d @900000000 tree/old; \
+         unset SOURCE_DATE_EPOCH; \
+         ! $N mkfs -q -d tree --clamp-mtime a.img 16m 2> err && [ ! -e a.img ] && \
+         [ $(wc -l < err) = 1 ] && grep -q 'SOURCE_DATE_EPOCH' err || cat err; \
+         SOURCE_DATE_EPOCH=1000000000 $N mkfs -q -d tree --clamp-mtime a.img 16m; \
+         debugfs -R 'stat /new' a.img 2> /dev/null | grep -q 'mtime: 0x3b9aca00'; \
+         debugfs -R 'stat /old' a.img 2> /dev/null | grep -q 'mtime: 0x35a4e900'; \
+         e2fsck -fn a.img > check 2>&1 || cat check",
+    );
+}

@@ -15,10 +15,18 @@
 //! line wins.
 
 mod adjust;
+mod device_table;
+mod fakeroot_state;
+mod finish;
 mod id_map;
+mod list_file;
+mod owner_list;
 
 pub use adjust::Adjust;
+pub use device_table::DeviceTable;
+pub use fakeroot_state::FakerootState;
 pub use id_map::{IdMap, IdMapError, IdRange};
+pub use list_file::AttributesError;
 
 use super::entry::Meta;
 use super::{EntryError, Result};
@@ -64,7 +72,9 @@ enum Owners {
 /// ```
 #[derive(Debug, Default)]
 pub struct Attributes {
+    state: Option<FakerootState>,
     owners: Owners,
+    table: Option<DeviceTable>,
 }
 
 impl Attributes {
@@ -87,6 +97,23 @@ impl Attributes {
         self
     }
 
+    /// Gives entries what fakeroot pretends of them. The contents must be a directory.
+    pub fn fakeroot_state(mut self, state: FakerootState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Changes and makes the entries of a device table, after all others were made.
+    pub fn device_table(mut self, table: DeviceTable) -> Self {
+        self.table = Some(table);
+        self
+    }
+
+    /// Whether the contents must be files of the host.
+    pub(crate) fn needs_host(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// Whether the attributes depend on paths.
     fn needs_path(&self) -> bool {
         false
@@ -94,6 +121,9 @@ impl Attributes {
 
     /// Changes `meta`, of the entry at `path`.
     fn apply(&self, _path: &[u8], meta: &mut Meta) -> Result<()> {
+        if let Some(state) = &self.state {
+            state.apply(meta)?;
+        }
         self.owners.apply(meta)
     }
 }

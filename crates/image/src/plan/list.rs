@@ -11,6 +11,7 @@ use super::pool::{Buffer, Pool};
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, fstat, openat, statat};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,6 +39,8 @@ pub(super) type Holes = Box<Result<Vec<Range<u64>>>>;
 /// A directory entry and its attributes. Small, since it is passed between threads.
 pub(super) struct Found {
     pub(super) meta: Result<Meta>,
+    /// Why a file cannot be opened for reading, if the system does not allow it.
+    pub(super) denied: Option<Box<EntryError>>,
     /// None for a file without holes.
     pub(super) holes: Option<Holes>,
     pub(super) early: Option<Early>,
@@ -94,7 +97,12 @@ impl Lister<'_> {
         // Opening a pipe or a device has side effects.
         let file =
             matches!(kind, FileType::RegularFile).then(|| openat(dir, name, OPEN, Mode::empty()));
-        let file = file.and_then(|file| file.ok());
+        let (file, denied) = match file {
+            Some(Err(error @ (Errno::ACCESS | Errno::PERM))) => {
+                (None, Some(Box::new(EntryError::from(error))))
+            }
+            file => (file.and_then(|file| file.ok()), None),
+        };
         let meta = match &file {
             Some(file) => {
                 let stat = fstat(file).map_err(EntryError::from);
@@ -105,7 +113,7 @@ impl Lister<'_> {
                 stat.and_then(|stat| attributes(self.source, At::Name(dir, name), &stat))
             }
         };
-        let mut found = Found { meta, holes: None, early: None };
+        let mut found = Found { meta, denied, holes: None, early: None };
         match (&found.meta, &file) {
             (Ok(meta), _) if meta.kind != Kind::File || meta.size == 0 => {}
             (Ok(meta), file) if meta.allocated < meta.size => {

@@ -31,6 +31,7 @@ use nextent_num::to_usize;
 use nextent_sync::{Arc, Mutex, thread};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ struct Works<'a> {
 
 /// Fills a new image with the contents of the directory `top`, and finishes it. `adjust` changes
 /// attributes before use. Failures go to `report`. With `one_writer` no two threads write to the
-/// image at once.
+/// image at once. With `skip`, entries that this process may not read are left out.
 ///
 /// # Errors
 /// The image could not be finished.
@@ -74,7 +75,7 @@ pub fn plan(
     (source, top): (&HostSource, PathBuf),
     filling: Filling<'_>,
     report: &Report<'_>,
-    (workers, one_writer): (usize, bool),
+    (workers, one_writer, skip): (usize, bool, bool),
     adjust: &dyn Adjust,
 ) -> std::result::Result<Plan, Error> {
     let bytes = filling.bytes();
@@ -94,7 +95,7 @@ pub fn plan(
         let (links, waiting, buf) = (HashMap::new(), Vec::new(), Vec::new());
         let ahead = workers * AHEAD;
         let mut planner =
-            Planner { works: &works, adjust, filling, batcher, links, waiting, buf, ahead };
+            Planner { works: &works, adjust, filling, batcher, links, waiting, buf, ahead, skip };
         planner.run(top);
         let filling = planner.filling;
         works.tasks.end();
@@ -139,6 +140,8 @@ struct Planner<'a, 'd> {
     buf: Vec<u8>,
     /// Directories that are read ahead.
     ahead: usize,
+    /// Entries that this process may not read are left out.
+    skip: bool,
 }
 
 fn attrs(meta: &Meta) -> NewAttrs<'_> {
@@ -151,6 +154,18 @@ fn attrs(meta: &Meta) -> NewAttrs<'_> {
         mtime: meta.mtime,
         names: meta.links,
         xattrs: &meta.xattrs,
+    }
+}
+
+/// The contents of a file that is no directory, with data in the ranges `data`.
+fn contents<'a>(meta: &'a Meta, data: &'a [Range<u64>]) -> Contents<'a> {
+    match &meta.kind {
+        Kind::File => Contents::File { size: meta.size, data },
+        Kind::Symlink(target) => Contents::Symlink(target),
+        Kind::Char(device) => Contents::Node(NewNode::CharDevice(*device)),
+        Kind::Block(device) => Contents::Node(NewNode::BlockDevice(*device)),
+        Kind::Fifo => Contents::Node(NewNode::Fifo),
+        Kind::Socket | Kind::Dir => Contents::Node(NewNode::Socket),
     }
 }
 
@@ -177,7 +192,7 @@ impl Planner<'_, '_> {
             self.ask();
             let Some(dir) = self.waiting.pop() else { break };
             if let Err(trouble) = self.fill(&dir) {
-                self.works.fail(&dir.dir.path(), &trouble);
+                self.failed(&dir.dir.path(), &trouble);
             }
         }
         let last = self.batcher.take();
@@ -213,7 +228,7 @@ impl Planner<'_, '_> {
             if let Err(trouble) =
                 self.one((dir, inside.as_deref()), &mut open, at, (found, &buffers))
             {
-                self.works.fail(&Name::new(&dir.dir, &open.names()[at]).path(), &trouble);
+                self.failed(&Name::new(&dir.dir, &open.names()[at]).path(), &trouble);
             }
         }
         self.waiting[first..].reverse();
@@ -234,6 +249,9 @@ impl Planner<'_, '_> {
         (found, buffers): (Found, &[Arc<Buffer>]),
     ) -> Result<()> {
         let mut meta = found.meta?;
+        if let Some(denied) = found.denied {
+            return Err(*denied);
+        }
         let path = inside.map(|inside| below(inside, &open.names()[at])).unwrap_or_default();
         self.adjust.adjust(&path, &mut meta)?;
         if meta.kind == Kind::Dir {
@@ -256,14 +274,7 @@ impl Planner<'_, '_> {
         }
         let data = found.holes.map_or_else(|| Ok(meta.whole()), |holes| *holes);
         let data = if meta.kind == Kind::File { data? } else { Vec::new() };
-        let contents = match &meta.kind {
-            Kind::File => Contents::File { size: meta.size, data: &data },
-            Kind::Symlink(target) => Contents::Symlink(target),
-            Kind::Char(device) => Contents::Node(NewNode::CharDevice(*device)),
-            Kind::Block(device) => Contents::Node(NewNode::BlockDevice(*device)),
-            Kind::Fifo => Contents::Node(NewNode::Fifo),
-            Kind::Socket | Kind::Dir => Contents::Node(NewNode::Socket),
-        };
+        let contents = contents(&meta, &data);
         let Added { ino, runs, refused } = self.filling.add(open, at, &attrs(&meta), contents)?;
         if meta.links > 1 {
             self.links.insert(meta.id, (ino, meta.links - 1));
@@ -295,6 +306,14 @@ impl Planner<'_, '_> {
             self.hand_out(Some(job));
         }
         Ok(())
+    }
+
+    /// Reports that the entry at `path`, or a directory's list, cannot be read or made.
+    fn failed(&self, path: &Path, trouble: &EntryError) {
+        match self.skip && trouble.denied {
+            true => self.works.report.skip(&escape::path(path), trouble),
+            false => self.works.fail(path, trouble),
+        }
     }
 
     /// Passes a job to the workers.

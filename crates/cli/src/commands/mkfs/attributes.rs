@@ -1,7 +1,8 @@
 //! Options that replace the attributes of what `-d` copies.
 
 use clap::Args;
-use nextent_image::{Attributes, IdMap, IdRange, accounts};
+use nextent_image::{Attributes, IdMap, IdRange, ImageBuilder, accounts};
+use std::path::PathBuf;
 
 /// Owners of copied entries.
 #[derive(Debug, Args)]
@@ -18,24 +19,55 @@ pub(super) struct AttributeArgs {
     /// The same for group numbers
     #[arg(long, value_name = "FROM:TO:COUNT", requires = "contents")]
     map_gid: Vec<IdRange>,
+    /// Owners, modes and devices: a device table of genext2fs, or a state file of `fakeroot -s`;
+    /// one of each may be given
+    #[arg(long, value_name = "FILE", requires = "contents")]
+    owners: Vec<PathBuf>,
+    /// Leave out what this user may not read, with a note; otherwise it is an error
+    #[arg(long, requires = "contents")]
+    skip_unreadable: bool,
+    /// Fail unless SOURCE_DATE_EPOCH is set, which is then the latest time of copied files
+    #[arg(long, requires = "contents")]
+    clamp_mtime: bool,
 }
 
 impl AttributeArgs {
-    /// What the options ask for, if they ask for anything.
-    pub(super) fn attributes(&self) -> Result<Option<Attributes>, String> {
+    /// Reads the files that the options name, and passes on what they ask for. `clock` is the time
+    /// of `SOURCE_DATE_EPOCH`.
+    pub(super) fn apply<'a>(
+        &self,
+        builder: ImageBuilder<'a>,
+        clock: Option<u64>,
+    ) -> Result<ImageBuilder<'a>, String> {
+        if self.clamp_mtime && clock.is_none() {
+            return Err("--clamp-mtime needs SOURCE_DATE_EPOCH in the environment".into());
+        }
+        let builder = builder.skip_unreadable(self.skip_unreadable);
+        Ok(match self.attributes()? {
+            Some(attributes) => builder.attributes(attributes),
+            None => builder,
+        })
+    }
+
+    /// What the options ask for, if they ask for any attributes.
+    fn attributes(&self) -> Result<Option<Attributes>, String> {
         let mut all = Attributes::new();
+        let mut asked = !self.owners.is_empty();
+        for path in &self.owners {
+            all = all.owners(path).map_err(|error| error.to_string())?;
+        }
         if let Some(owner) = &self.owner {
             let (uid, gid) = parse_owner(owner)?;
             all = all.owner(uid, gid);
+            asked = true;
         } else if !self.map_uid.is_empty() || !self.map_gid.is_empty() {
             let map = |option: &str, ranges: &[IdRange]| {
                 IdMap::new(ranges.iter().copied()).map_err(|error| format!("{option}: {error}"))
             };
             all = all.mapped(map("--map-uid", &self.map_uid)?, map("--map-gid", &self.map_gid)?);
-        } else {
-            return Ok(None);
+            asked = true;
         }
-        Ok(Some(all))
+        Ok(asked.then_some(all))
     }
 }
 

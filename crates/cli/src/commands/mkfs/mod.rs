@@ -14,7 +14,7 @@ use clap::Parser;
 use nextent::Foreign;
 use nextent::mkfs::{MkfsOptions, Owner, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_image::{BuildError, Contents, ImageBuilder};
+use nextent_image::{BuildError, Built, Contents, ImageBuilder};
 use nextent_num::to_u64;
 use nextent_ondisk::Superblock;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
@@ -149,22 +149,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
-    let attributes = args.attributes.attributes().map_err(at)?;
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
         let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
         report::show(args, plan.superblock(), plan.geometry())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut builder = ImageBuilder::new(options).offset(offset).direct(args.direct);
+    let clock = options.clock;
+    let builder = ImageBuilder::new(options).offset(offset).direct(args.direct);
+    let mut builder = args.attributes.apply(builder, clock).map_err(at)?;
     if let Some(threads) = args.threads {
         builder = builder.threads(threads);
     }
     if let Some(path) = args.contents.as_deref() {
         builder = builder.contents(contents(path).map_err(at)?);
-        if let Some(attributes) = attributes {
-            builder = builder.attributes(attributes);
-        }
         // Also 0:0, as an option, replaces the owner that the source has.
         if let Some(Owner { uid, gid }) = root_owner {
             builder = builder.root_owner(uid, gid);
@@ -181,12 +179,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let made = draft.write(&progress);
     drop(progress);
     match made {
-        Ok(made) => report::show(args, made.superblock(), made.geometry())?,
+        Ok(made) => finished(args, &made)?,
         // Each failure was printed.
         Err(BuildError::Incomplete { .. }) => return Ok(ExitCode::FAILURE),
         Err(error) => return Err(at(error.to_string())),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what was made.
+fn finished(args: &Args, made: &Built) -> Result<(), Failure> {
+    if made.skipped() > 0 {
+        let text = format!("{} entries skipped", made.skipped());
+        complain(&format!("mkfs {}: {text}", show::path(&args.image)));
+    }
+    report::show(args, made.superblock(), made.geometry())
 }
 
 /// Opens the source that `-d` names, before anything is written.

@@ -44,6 +44,18 @@ Features of -O:
   orphan_file, filetype, meta_bg, extents, 64bit, flex_bg, metadata_csum_seed, sparse_super,
   large_file, huge_file, uninit_bg, dir_nlink, extra_isize, metadata_csum; others are refused
 
+Order of the options about owners:
+
+  Each replaces what the earlier ones left: --owners with a state file of fakeroot (entries that
+  are not in it belong to root, as fakeroot shows them); --owner, or --map-uid and --map-gid;
+  --owners with a device table, whose last line about a file counts. -E root_owner replaces
+  the root directory's owner before a table does. lost+found belongs to root unless a source or a
+  table says otherwise. Numbers outside all ranges of a map are errors.
+
+  A line of a device table is NAME TYPE MODE UID GID [MAJOR MINOR START INC COUNT]: f, d, c, b, p,
+  s and l are the types; - stands for 0. Devices, pipes, sockets and directories that do not exist
+  are made; others must exist. With a COUNT, devices NAMEstart to NAMEcount-1 are made.
+
 Environment:
 
   SOURCE_DATE_EPOCH     seconds since 1970: the time of the file system and the latest time of files

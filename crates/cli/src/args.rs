@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Getxattr(crate::commands::xattr::Get),
     /// Set or remove an extended attribute
     Setxattr(crate::commands::xattr::Set),
+    /// Change an image by a script, with one open and one close
+    Edit(crate::commands::edit::Args),
     /// Punch holes into the image for free blocks, or discard them
     Trim(crate::commands::trim::Args),
     /// Recover the journal, as a mount would

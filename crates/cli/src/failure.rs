@@ -106,6 +106,19 @@ pub(crate) fn escape_panics() {
     }));
 }
 
+/// The message of a usage error on one line, without the usage.
+pub(crate) fn usage_text(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let words: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let line = words.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
 /// The exit code that a shell shows for a program ended by SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 

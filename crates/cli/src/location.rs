@@ -59,6 +59,11 @@ impl Inside {
         }
     }
 
+    /// The root directory of an image.
+    pub(crate) fn root(image: &Path) -> Self {
+        Self { image: image.to_owned(), path: b"/".to_vec() }
+    }
+
     /// The path of the entry `name` of this directory.
     pub(crate) fn join(&self, name: &[u8]) -> Self {
         let mut below = self.clone();

@@ -11,7 +11,7 @@
 
 use crate::show;
 use nextent_sync::OnceLock;
-use nextent_sync::atomic::{AtomicU8, Ordering};
+use nextent_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 
@@ -37,6 +37,11 @@ static LEAST: AtomicU8 = AtomicU8::new(4);
 static NAME: OnceLock<String> = OnceLock::new();
 /// Where messages go, if not to standard error as text.
 static DESTINATION: OnceLock<Destination> = OnceLock::new();
+
+/// The script whose lines messages are about.
+static SCRIPT: OnceLock<String> = OnceLock::new();
+/// The line of the script; 0 for none. Relaxed: the threads that a line starts are joined in it.
+static LINE: AtomicU64 = AtomicU64::new(0);
 
 enum Destination {
     /// Standard error is systemd's journal.
@@ -83,9 +88,24 @@ pub(crate) fn set_level(level: Level) {
 
 /// Writes a message of one line.
 pub(crate) fn write(level: Level, text: &str) {
-    if level.priority() <= LEAST.load(Ordering::Relaxed) {
-        put(level, text);
+    if level.priority() > LEAST.load(Ordering::Relaxed) {
+        return;
     }
+    match (LINE.load(Ordering::Relaxed), SCRIPT.get()) {
+        (line @ 1.., Some(script)) => put(level, &format!("{script}:{line}: {text}")),
+        _ => put(level, text),
+    }
+}
+
+/// Puts `script` and `line` before each message from now on. A process has one script.
+pub(crate) fn at_line(script: &str, line: u64) {
+    SCRIPT.get_or_init(|| script.to_owned());
+    LINE.store(line, Ordering::Relaxed);
+}
+
+/// Ends what [`at_line`] began.
+pub(crate) fn behind_script() {
+    LINE.store(0, Ordering::Relaxed);
 }
 
 /// Writes a line that the user has asked for, whatever the level.

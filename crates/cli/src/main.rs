@@ -58,21 +58,13 @@ fn usage(error: &clap::Error) -> ExitCode {
             Err(error) => failure::Failure::from(error).report(),
         };
     }
-    let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         use std::io::Write;
+        let text = error.render().to_string();
         // Standard error may be closed.
         let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
-        let words: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-            .filter(|line| !line.is_empty())
-            .collect();
-        let line = words.join(" ");
-        let line = line.strip_prefix("error: ").unwrap_or(&line);
-        failure::complain(&format!("{line} (see --help)"));
+        failure::complain(&format!("{} (see --help)", failure::usage_text(error)));
     }
     let command = names::arguments().into_iter().nth(1).unwrap_or_default();
     ExitCode::from(match command.to_str() {

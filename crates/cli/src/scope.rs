@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 /// The images that the paths of a command lead into. Commands and the verbs of `edit` are the same
 /// functions with different scopes.
 #[derive(Clone, Copy)]
-#[expect(dead_code, reason = "the verbs of `edit` follow")]
 pub(crate) enum Scope<'s> {
     /// Each path names its image, which the command opens: `IMAGE:/PATH`.
     EachPath,

@@ -8,6 +8,7 @@ use crate::faked;
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
 use crate::progress::Progress;
+use crate::scope::Scope;
 use crate::show;
 use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
 use nextent::{Error, FileType};
@@ -23,7 +24,6 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Copy into, out of, between or within images; either side may be IMAGE:/PATH
 #[derive(Debug, clap::Args)]
@@ -59,9 +59,9 @@ impl Args {
 }
 
 /// An open image and its identity.
-struct OpenImage {
+struct OpenImage<'v> {
     id: Option<FileId>,
-    image: Image,
+    volume: &'v Inodes,
     name: String,
     /// Takes the place of a host's device number.
     tag: u64,
@@ -108,7 +108,34 @@ struct Item<N> {
 }
 
 /// `nextent cp`.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+///
+/// # Errors
+/// A failure without a message, if a file could not be copied.
+pub(crate) fn run(args: &Args, scope: Scope<'_>) -> Result<()> {
+    match scope {
+        Scope::EachPath => between_places(args),
+        Scope::Open { volume, root } => into_volume(args, volume, root),
+    }
+}
+
+/// Copies sources of the host into an open volume.
+fn into_volume(args: &Args, volume: &Inodes, root: &Inside) -> Result<()> {
+    let scope = Scope::Open { volume, root };
+    let (shown, sources) = args.paths.split_last().expect("clap asks for two paths at least");
+    let inside = scope.inside(shown)?;
+    let places: Vec<_> =
+        sources.iter().map(|source| (source, Location::Host(source.into()))).collect();
+    let (id, name) = (image_id(&root.image), show::path(&root.image));
+    let images = [OpenImage { id, volume, name, tag: u64::MAX }];
+    let progress = Progress::new("cp", show::path(shown), args.quiet);
+    let report = Report::new(&progress);
+    let job = Copy { args, places: &places, images: &images, report: &report };
+    job.copy_in(&images[0], &inside)?;
+    if report.failed() { Err(Failure::reported(1)) } else { Ok(()) }
+}
+
+/// Copies between the host and images.
+fn between_places(args: &Args) -> Result<()> {
     let mut places: Vec<(&OsString, Location)> = Vec::new();
     for path in &args.paths {
         places.push((path, Location::parse(path)?));
@@ -118,42 +145,54 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Err(Failure::usage(text));
     }
     let (shown, target) = places.pop().expect("clap asks for two paths at least");
-    let images = open(&target, &places)?;
+    let opened = open(&target, &places)?;
+    let images: Vec<OpenImage<'_>> = opened.iter().map(OpenedImage::borrow).collect();
     let progress = Progress::new("cp", show::path(shown), args.quiet);
     let report = Report::new(&progress);
     let job = Copy { args, places: &places, images: &images, report: &report };
     let done = match &target {
         Location::Host(path) => job.host_target(path).map(|target| job.all(&target, None)),
         Location::Image(inside) => {
-            let opened = find(&images, &inside.image)?;
-            job.image_target(opened, inside).map(|target| {
-                let into = (opened.tag, &opened.image.volume, target.dir.0);
-                job.all(&target, Some(into));
-            })
+            find(&images, &inside.image).and_then(|opened| job.copy_in(opened, inside))
         }
     };
     let failed = report.failed();
     drop(progress);
     // Close all images, also after an error.
-    let closed: Vec<_> = images.into_iter().map(|opened| opened.image.close()).collect();
+    let closed: Vec<_> = opened.into_iter().map(|opened| opened.image.close()).collect();
     done?;
     closed.into_iter().collect::<Result<()>>()?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if failed { Err(Failure::reported(1)) } else { Ok(()) }
+}
+
+/// An image that this command has opened.
+struct OpenedImage {
+    id: Option<FileId>,
+    image: Image,
+    name: String,
+    tag: u64,
+}
+
+impl OpenedImage {
+    fn borrow(&self) -> OpenImage<'_> {
+        let Self { id, image, name, tag } = self;
+        OpenImage { id: *id, volume: &image.volume, name: name.clone(), tag: *tag }
+    }
 }
 
 fn image_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|meta| host_id(&meta))
 }
 
-fn find<'i>(images: &'i [OpenImage], path: &Path) -> Result<&'i OpenImage> {
+fn find<'i, 'v>(images: &'i [OpenImage<'v>], path: &Path) -> Result<&'i OpenImage<'v>> {
     let id = image_id(path);
     let opened = images.iter().find(|opened| opened.id == id && id.is_some());
     opened.ok_or_else(|| Failure::new(format!("{}: disappeared", show::path(path))))
 }
 
 /// Opens every image once: the target's for changes, others for reading.
-fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<OpenImage>> {
-    let mut images: Vec<OpenImage> = Vec::new();
+fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<OpenedImage>> {
+    let mut images: Vec<OpenedImage> = Vec::new();
     let target = std::iter::once((target, Purpose::Change));
     let sources = places.iter().map(|(_, place)| (place, Purpose::Read));
     for (place, purpose) in target.chain(sources) {
@@ -165,7 +204,7 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<OpenI
         let image = Image::open(&inside.image, purpose)?;
         let tag = u64::MAX - to_u64(images.len());
         let name = show::path(&inside.image);
-        images.push(OpenImage { id, image, name, tag });
+        images.push(OpenedImage { id, image, name, tag });
     }
     Ok(images)
 }
@@ -175,7 +214,7 @@ struct Copy<'a> {
     args: &'a Args,
     /// Sources: the arguments and their meanings.
     places: &'a [(&'a OsString, Location)],
-    images: &'a [OpenImage],
+    images: &'a [OpenImage<'a>],
     report: &'a Report<'a>,
 }
 
@@ -234,12 +273,19 @@ impl Copy<'_> {
         Ok(Target { sink, dir, name: Some(name), link, slash })
     }
 
+    /// Copies all sources to a path of an open image.
+    fn copy_in(&self, opened: &OpenImage<'_>, inside: &Inside) -> Result<()> {
+        let target = self.image_target(opened, inside)?;
+        self.all(&target, Some((opened.tag, opened.volume, target.dir.0)));
+        Ok(())
+    }
+
     fn image_target<'v>(
         &self,
-        opened: &'v OpenImage,
+        opened: &OpenImage<'v>,
         inside: &Inside,
     ) -> Result<Target<ImageSink<'v>>> {
-        let volume = &opened.image.volume;
+        let volume = opened.volume;
         let sink = ImageSink::new(volume, opened.tag, self.args.preserve());
         let sink = sink.parting_names(self.args.archive);
         let slash = inside.path.ends_with(b"/");
@@ -279,7 +325,7 @@ impl Copy<'_> {
             .images
             .iter()
             .map(|opened| {
-                let (volume, preserve) = (&opened.image.volume, self.args.preserve());
+                let (volume, preserve) = (opened.volume, self.args.preserve());
                 let source = ImageSource::new(volume, &opened.name, opened.tag, preserve);
                 (opened, source, Links::new())
             })
@@ -351,13 +397,13 @@ impl Copy<'_> {
     fn image_item(
         &self,
         source: &ImageSource<'_>,
-        opened: &OpenImage,
+        opened: &OpenImage<'_>,
         inside: &Inside,
         into: Into<'_>,
     ) -> std::result::Result<Item<ImageNode>, EntryError> {
         let (name, slash) = own_name(&inside.path);
         let follow = !self.args.recursive() || slash || name.is_none();
-        let attr = opened.image.volume.resolve(&cred(), &inside.path, follow)?;
+        let attr = opened.volume.resolve(&cred(), &inside.path, follow)?;
         if let Some((tag, volume, dir)) = into
             && tag == opened.tag
             && attr.kind == FileType::Directory
@@ -369,12 +415,12 @@ impl Copy<'_> {
         let meta = source.meta(&node)?;
         let end = match meta.kind {
             Kind::Symlink(_) => {
-                let end = opened.image.volume.resolve(&cred(), &inside.path, true).ok();
+                let end = opened.volume.resolve(&cred(), &inside.path, true).ok();
                 end.map(|end| FileId { volume: opened.tag, ino: u64::from(end.ino.0) })
             }
             _ => None,
         };
-        let dir = opened.image.volume.resolve_parent(&cred(), &inside.path).ok();
+        let dir = opened.volume.resolve_parent(&cred(), &inside.path).ok();
         let dir = dir.map(|(dir, _)| FileId { volume: opened.tag, ino: u64::from(dir.0) });
         Ok(Item { node, meta, name, dir, end })
     }

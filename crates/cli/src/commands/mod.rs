@@ -4,6 +4,7 @@ mod change;
 pub(crate) mod cp;
 mod date;
 mod each;
+pub(crate) mod edit;
 mod fallocate;
 pub(crate) mod fsck;
 pub(crate) mod info;
@@ -48,7 +49,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => status::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
-        Command::Cp(args) => return cp::run(&args),
+        Command::Cp(args) => cp::run(&args, scope)?,
         Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args, scope)?,
         Command::Tree(args) => tree::tree(&args)?,
@@ -67,6 +68,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Getxattr(args) => xattr::get(&args, scope)?,
         Command::Setxattr(args) => xattr::set(&args, scope)?,
         Command::Trim(args) => trim::run(&args)?,
+        Command::Edit(args) => edit::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

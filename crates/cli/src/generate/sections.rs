@@ -266,6 +266,20 @@ const PAGES: &[(&str, Page)] = &[
         },
     ),
     (
+        "edit",
+        Page {
+            examples: &[
+                ("nextent edit -f script disk.img", "Runs the lines of a file."),
+                (
+                    "printf 'mkdir -p /etc\\nwrite /etc/hostname box\\n' | nextent edit disk.img",
+                    "Makes a directory and a file.",
+                ),
+            ],
+            see: &["debugfs(8)", "nextent-cp(1)", "nextent-setxattr(1)"],
+            ..PLAIN
+        },
+    ),
+    (
         "trim",
         example!(
             "nextent trim disk.img",

@@ -1,5 +1,6 @@
 //! The small commands; e2fsck checks the image after each.
 
+mod edit;
 mod nodes;
 mod trim;
 

@@ -23,12 +23,25 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Get {
-    /// Show the values of all attributes
-    #[arg(short, long, conflicts_with = "name")]
-    dump: bool,
     /// Show the value of this attribute
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "dump")]
     name: Option<OsString>,
+    #[command(flatten)]
+    form: Form,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// A path inside an image
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+}
+
+/// What is shown, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Form {
+    /// Show the values of all attributes
+    #[arg(short, long)]
+    dump: bool,
     /// Form of values [default: text if it is text, else base64]
     #[arg(short, long, value_name = "FORM")]
     encoding: Option<Encoding>,
@@ -41,12 +54,13 @@ pub(crate) struct Get {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
-    /// A path inside an image
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    paths: Vec<OsString>,
+}
+
+impl Get {
+    /// Shows one attribute of `path`, or all.
+    pub(crate) fn of(path: OsString, name: Option<OsString>, form: Form) -> Self {
+        Self { name, form, help: None, paths: vec![path] }
+    }
 }
 
 /// Set or remove an extended attribute
@@ -81,14 +95,14 @@ pub(crate) fn get(args: &Get, scope: Scope<'_>) -> Result<()> {
         let inside = scope.inside(path)?;
         scope.read(&inside, |volume| {
             let found = attributes(args, volume, &inside)?;
-            if args.json {
+            if args.form.json {
                 all.push(describe(args, &inside, &found));
                 return Ok(());
             }
             print(args, &mut out, &inside, &found)
         })
     });
-    if args.json {
+    if args.form.json {
         writeln!(out, "{:#}", Value::Array(all))?;
     }
     let flushed = out.flush();
@@ -100,7 +114,7 @@ pub(crate) fn get(args: &Get, scope: Scope<'_>) -> Result<()> {
 type Attributes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn attributes(args: &Get, volume: &Inodes, inside: &Inside) -> Result<Attributes> {
-    let follow = !args.no_dereference;
+    let follow = !args.form.no_dereference;
     let attr = at("getxattr", inside, volume.resolve(&cred(), &inside.path, follow))?;
     let value = |name: &[u8]| match volume.getxattr(&cred(), attr.ino, name) {
         Err(Error::NoData) => {
@@ -115,7 +129,7 @@ fn attributes(args: &Get, volume: &Inodes, inside: &Inside) -> Result<Attributes
     }
     let mut names = at("getxattr", inside, volume.listxattr(&cred(), attr.ino))?;
     names.sort_unstable();
-    let with_values = args.dump || args.only_values;
+    let with_values = args.form.dump || args.form.only_values;
     let with_value = |name: Vec<u8>| {
         let value = with_values.then(|| value(&name)).transpose()?;
         Ok((name, value))
@@ -124,7 +138,7 @@ fn attributes(args: &Get, volume: &Inodes, inside: &Inside) -> Result<Attributes
 }
 
 fn print(args: &Get, out: &mut impl Write, inside: &Inside, found: &Attributes) -> Result<()> {
-    if args.only_values {
+    if args.form.only_values {
         return Ok(found.iter().flat_map(|(_, value)| value).try_for_each(|v| out.write_all(v))?);
     }
     if found.is_empty() {
@@ -134,7 +148,7 @@ fn print(args: &Get, out: &mut impl Write, inside: &Inside, found: &Attributes) 
     for (name, value) in found {
         write!(out, "{}", show::name(name))?;
         if let Some(value) = value {
-            let form = args.encoding.unwrap_or_else(|| Encoding::fitting(value));
+            let form = args.form.encoding.unwrap_or_else(|| Encoding::fitting(value));
             write!(out, "={}", form.encode(value))?;
         }
         writeln!(out)?;
@@ -148,6 +162,7 @@ fn describe(args: &Get, inside: &Inside, found: &Attributes) -> Value {
         if let Some(value) = value {
             // Text in JSON has no form for bytes that are no text.
             let form = args
+                .form
                 .encoding
                 .filter(|form| *form != Encoding::Text || std::str::from_utf8(value).is_ok());
             let form = form.unwrap_or_else(|| Encoding::fitting(value));

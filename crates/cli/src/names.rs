@@ -1,4 +1,5 @@
-//! Other names of the program, by which mount(8), fsck(8) and mkfs(8) call their helpers.
+//! Other names of the program, by which mount(8), fsck(8) and mkfs(8) call their helpers. Those of
+//! e2fsprogs are in [`e2fsprogs`](crate::e2fsprogs).
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -18,10 +19,14 @@ pub(crate) fn unmount() -> Option<Vec<OsString>> {
 }
 
 fn translate(args: Vec<OsString>) -> Vec<OsString> {
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    if let Some(words) = crate::e2fsprogs::mount_words(&args) {
+        return words;
+    }
     let called = args.first().map(|name| Path::new(name).file_name().unwrap_or_default());
     let command = match called.and_then(OsStr::to_str) {
         Some("mkfs.nextent") => "mkfs",
-        Some("fsck.nextent" | "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4") => "fsck",
+        Some("fsck.nextent") => "fsck",
         Some("mount.fuse.nextent" | "mount.fuseblk.nextent" | "mount.nextent") => {
             return mount(args);
         }
@@ -67,8 +72,8 @@ mod tests {
             ("nextent ls -l a:/", "nextent ls -l a:/"),
             ("/sbin/mkfs.nextent -q a 1g", "nextent mkfs -q a 1g"),
             ("fsck.nextent -n a", "nextent fsck -n a"),
-            ("/sbin/fsck.ext4 -a -C4 a", "nextent fsck -a -C4 a"),
-            ("e2fsck -fn a", "nextent fsck -fn a"),
+            ("fuse2fs -o ro a b -f", "nextent mount --caller-locks -o ro -f -- a b"),
+            ("nextent fuse4fs a b", "nextent mount --caller-locks -- a b"),
             ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount --by-mount a b -o ro,dev"),
             ("mount.fuse.nextent a b -sv -o x", "nextent mount --by-mount a b --sloppy -o x"),
             (

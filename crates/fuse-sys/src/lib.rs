@@ -14,14 +14,16 @@
 //! - An entry's memory is borrowed by the server's function only between the completion of the
 //!   entry's command and its next submission. The kernel owns it otherwise.
 //! - This crate does not interpret requests and does not mount anything.
-//! - Unsafe code is confined to the modules `clone`, `entry` and `ring`.
+//! - Unsafe code is confined to the modules `clone`, `entry`, `inherited` and `ring`.
 
 #![deny(unsafe_code)]
 
 mod clone;
 mod entry;
+mod inherited;
 mod ring;
 
 pub use clone::clone_device;
 pub use entry::{HEADER, OP, Request};
+pub use inherited::duplicate;
 pub use ring::{Reply, Ring, usable};

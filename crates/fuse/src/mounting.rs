@@ -20,12 +20,18 @@ use crate::setup::{MountError, MountFlag, Setup};
 
 /// Says why there can be no mount at `point`, as far as that is known beforehand.
 pub(crate) fn check(point: &Path) -> Result<(), MountError> {
+    if given_device(point).is_some() {
+        return Ok(());
+    }
     check_point(point)?;
     check_device()
 }
 
 /// Mounts at `point`; the open `/dev/fuse` of the new connection.
 pub(crate) fn mount(point: &Path, setup: &Setup, admission: Admission) -> io::Result<File> {
+    if let Some(number) = given_device(point) {
+        return take_device(number);
+    }
     let point = std::fs::canonicalize(point)?;
     match mount_as_root(&point, setup, admission) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -33,6 +39,24 @@ pub(crate) fn mount(point: &Path, setup: &Setup, admission: Admission) -> io::Re
         }
         done => done,
     }
+}
+
+/// The number of the open `/dev/fuse` that a caller gives as the mount point `/dev/fd/N`, by
+/// libfuse's convention. The caller has mounted it.
+fn given_device(point: &Path) -> Option<i32> {
+    point.to_str()?.strip_prefix("/dev/fd/")?.parse().ok()
+}
+
+fn take_device(number: i32) -> io::Result<File> {
+    /// The number of `/dev/fuse`.
+    const FUSE: (u32, u32) = (10, 229);
+    let file = File::from(nextent_fuse_sys::duplicate(number)?);
+    let device = rustix::fs::fstat(&file)?.st_rdev;
+    if (rustix::fs::major(device), rustix::fs::minor(device)) != FUSE {
+        let text = format!("descriptor {number} is no open /dev/fuse");
+        return Err(io::Error::new(ErrorKind::InvalidInput, text));
+    }
+    Ok(file)
 }
 
 /// How to unmount.

@@ -7,8 +7,11 @@
 mod conf;
 mod defaults;
 mod dumpe2fs;
+mod e2fsck;
 mod e2label;
 mod fields;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod fuse2fs;
 mod getopt;
 mod groups;
 pub(crate) mod mke2fs;
@@ -32,7 +35,10 @@ const RELEASE: &str = "1.47.0";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tool {
     Dumpe2fs,
+    E2fsck,
     E2label,
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Fuse2fs,
     Mke2fs,
     Tune2fs,
 }
@@ -41,7 +47,10 @@ impl Tool {
     fn named(name: &str) -> Option<Self> {
         match name {
             "dumpe2fs" => Some(Self::Dumpe2fs),
+            "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4" => Some(Self::E2fsck),
             "e2label" => Some(Self::E2label),
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            "fuse2fs" | "fuse4fs" => Some(Self::Fuse2fs),
             "tune2fs" => Some(Self::Tune2fs),
             "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Some(Self::Mke2fs),
             _ => None,
@@ -57,27 +66,39 @@ struct Call {
 }
 
 impl Call {
-    /// The tool that this process was called as, if it was.
-    fn of_process() -> Option<Self> {
-        let mut words = std::env::args_os();
-        let program = words.next()?;
-        let base = Path::new(&program).file_name()?.to_str()?.to_owned();
+    /// The tool that a process with these arguments is called as, if it is.
+    fn of(args: &[OsString]) -> Option<Self> {
+        let (program, args) = args.split_first()?;
+        let base = Path::new(program).file_name()?.to_str()?.to_owned();
         if let Some(tool) = Tool::named(&base) {
-            return Some(Self { tool, name: base, args: words.collect() });
+            return Some(Self { tool, name: base, args: args.to_vec() });
         }
-        let name = words.next()?.to_str()?.to_owned();
+        let (name, args) = args.split_first()?;
+        let name = name.to_str()?.to_owned();
         let tool = Tool::named(&name)?;
-        Some(Self { tool, name, args: words.collect() })
+        Some(Self { tool, name, args: args.to_vec() })
     }
 }
 
-/// Runs the tool that this process was called as, if it was.
+/// The arguments of `nextent mount` for those of fuse2fs.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) fn mount_words(args: &[OsString]) -> Option<Vec<OsString>> {
+    let call = Call::of(args)?;
+    (call.tool == Tool::Fuse2fs).then(|| fuse2fs::words(&call.args))
+}
+
+/// Runs the tool that this process was called as, if it was. Mounts by fuse2fs go on as `nextent
+/// mount`.
 pub(crate) fn run() -> Option<ExitCode> {
-    let call = Call::of_process()?;
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let call = Call::of(&args)?;
     log::set_name(&call.name);
     let done = match call.tool {
         Tool::Dumpe2fs => dumpe2fs::run(&call),
+        Tool::E2fsck => e2fsck::run(&call),
         Tool::E2label => e2label::run(&call),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
+        Tool::Fuse2fs => fuse2fs::answered(&call)?,
         Tool::Mke2fs => mke2fs::run(&call),
         Tool::Tune2fs => tune2fs::run(&call),
     };

@@ -3,6 +3,7 @@
 
 mod called;
 mod dumpe2fs;
+mod e2fsck;
 mod escapes;
 mod foreign;
 mod mke2fs;

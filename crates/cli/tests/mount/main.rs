@@ -14,6 +14,7 @@ mod errors;
 mod faults;
 mod fstab;
 mod full;
+mod fuse2fs;
 mod handles;
 mod idmap;
 mod kills;

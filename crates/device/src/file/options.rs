@@ -17,6 +17,7 @@ pub struct FileOptions {
     read_only: bool,
     fall_back: bool,
     unlocked: bool,
+    record_locks: bool,
     direct: bool,
     by_threads: bool,
     create: bool,
@@ -46,6 +47,13 @@ impl FileOptions {
     /// Ignored for writing.
     pub fn unlocked(mut self, yes: bool) -> Self {
         self.unlocked = yes;
+        self
+    }
+
+    /// Opens for writing although other processes have record locks (of `fcntl`) on the file. They
+    /// are those of a caller that keeps others away, for example a container runtime.
+    pub fn allow_record_locks(mut self, yes: bool) -> Self {
+        self.record_locks = yes;
         self
     }
 
@@ -189,6 +197,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
         path,
         writes: !read_only,
         unlocked: options.unlocked,
+        record_locks: options.record_locks,
         start: options.offset,
         end: options.offset.saturating_add(size),
     };

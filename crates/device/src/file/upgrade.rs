@@ -67,6 +67,7 @@ impl Opened {
             path: &self.path,
             writes: true,
             unlocked: self.unlocked,
+            record_locks: false,
             start: self.offset,
             end: self.offset.saturating_add(self.size),
         };

@@ -20,8 +20,9 @@ pub(super) fn run() -> Result<ExitCode> {
     let program = std::env::current_exe().map_err(failed)?;
     let mut server = Command::new(program)
         .arg("mount")
-        .args(crate::names::arguments().into_iter().skip(2))
+        // First, since the others may have only operands after "--".
         .args(["-f", "--notify-when-mounted"])
+        .args(crate::names::arguments().into_iter().skip(2))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -101,6 +101,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("dax", "FUSE carries no direct access"),
     ("mand", "Linux has no mandatory locks"),
     ("iversion", "FUSE carries no version of inodes"),
+    ("subtype", "the type of the mount is fuse.nextent"),
     ("lockfile", "the image itself is locked"),
     ("auto_unmount", "a killed server leaves its mount; unmount it"),
     ("no_default_opts", FUSE2FS),

@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// mount(8)
     #[arg(long, hide = true)]
     pub(crate) by_mount: bool,
+    /// Accept record locks of other processes on the image, for fuse2fs, whose callers hold them
+    #[arg(long, hide = true)]
+    pub(crate) caller_locks: bool,
     /// Check the arguments only, for `mount -f`
     #[arg(long, hide = true)]
     pub(crate) fake: bool,

@@ -22,11 +22,12 @@ use nextent_fuse::{
 use nextent_sync::Arc;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Serves until unmounted. All changes are durable when this returns without an error.
 pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
-    let image = std::fs::canonicalize(&args.image)
+    let image = image_path(&args.image)
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
     // Afterwards a relative path is useless, and a request to the mount would wait for this thread.
@@ -35,7 +36,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     DeviceMount::check(args.point()).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let events = Events::new(&name);
-    let OpenVolume { volume, device, block_device, claim } = open(&image, options, &events)?;
+    let OpenVolume { volume, device, block_device, claim } = open(args, &image, options, &events)?;
     let volume = Arc::new(volume);
     let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
@@ -62,9 +63,10 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
             return Err(refused(&name, &error));
         }
     };
-    // For a block device umount(2) itself waits.
+    // For a block device umount(2) itself waits. The mount of a caller's device is the caller's.
     let entry = match setup.block_device {
         Some(_) => None,
+        None if args.point().starts_with("/dev/fd") => None,
         None => UtabEntry::new(&setup.source, args.point()),
     };
     // Before the caller knows that it may ask.
@@ -93,6 +95,19 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     closed.map_err(|error| failed(format!("{name}: close: {error}")))?;
     events.unmounted();
     Ok(())
+}
+
+/// The absolute path of the image. A descriptor of this process, as in `/proc/self/fd/3`, stays as
+/// it is if the file cannot be reached by another path.
+fn image_path(path: &Path) -> std::io::Result<PathBuf> {
+    let id = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    let found = std::fs::canonicalize(path);
+    let is_descriptor = ["/proc/self/fd", "/dev/fd"].iter().any(|dir| path.starts_with(dir));
+    match found {
+        Ok(found) if !is_descriptor || id(&found)? == id(path)? => Ok(found),
+        _ if is_descriptor && id(path).is_ok() => Ok(path.to_owned()),
+        other => other,
+    }
 }
 
 /// The options of the mount and of the server.
@@ -174,10 +189,11 @@ struct OpenVolume {
     claim: Option<File>,
 }
 
-fn open(image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> {
+fn open(args: &Args, image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> {
     let file = FileOptions::new()
         .read_only(options.read_only || options.superblock.is_some())
         .fall_back_to_read_only(true)
+        .allow_record_locks(args.caller_locks)
         .direct(options.direct)
         .offset(options.offset);
     let mut device = open_after(image, &file).map_err(|error| failed(error.to_string()))?;

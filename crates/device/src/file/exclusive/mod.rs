@@ -51,6 +51,8 @@ pub(super) struct Wanted<'a> {
     pub(super) writes: bool,
     /// Whether a reader takes no lock.
     pub(super) unlocked: bool,
+    /// Whether record locks of other processes are accepted.
+    pub(super) record_locks: bool,
     /// The byte range of the file that is used.
     pub(super) start: u64,
     pub(super) end: u64,
@@ -102,7 +104,7 @@ pub(super) fn claim(file: &File, meta: &Metadata, want: &Wanted<'_>) -> Result<C
         claim.take_over((one, start, end), want.path, &mut seen)?;
     }
     if let Node::File(..) = node {
-        refuse_used_file(file, node, want.path)?;
+        refuse_used_file(file, node, want)?;
     }
     Ok(claim)
 }
@@ -207,12 +209,13 @@ fn users_of_busy(device: u64) -> Users {
 
 /// Refuses an image that is swap space, that another server has mounted, or that has record locks.
 /// Virtual machine monitors take record locks.
-fn refuse_used_file(file: &File, node: Node, path: &Path) -> Result<(), OpenError> {
+fn refuse_used_file(file: &File, node: Node, want: &Wanted<'_>) -> Result<(), OpenError> {
+    let path = want.path;
     let found = users::of_file(node, path);
     if !found.0.is_empty() {
         return Err(OpenError::Used { path: path.into(), users: found });
     }
-    if !sys::has_record_locks(file) {
+    if want.record_locks || !sys::has_record_locks(file) {
         return Ok(());
     }
     let users = file.metadata().map(|meta| users::of_locked(path, &meta)).unwrap_or_default();

@@ -419,9 +419,9 @@ impl<T: Extractable> Reader<'_, T> {
             return Err(EntryError::new("an entry without a name"));
         }
         let sink = self.unpacking.sink;
-        let dir = self.dir(above)?;
+        let mut dir = self.dir(above)?;
         if is_dir {
-            self.make_room(&dir, &path, None, true)?;
+            self.make_room(&mut dir, &path, None, true)?;
             let made = match self.dirs.get(&path) {
                 Some(made) => *made,
                 None => sink.make_dir(&dir, name, &meta)?,
@@ -436,12 +436,12 @@ impl<T: Extractable> Reader<'_, T> {
                 return Err(EntryError::new("is a hard link to a directory; left out"));
             }
             let target = self.node(&target)?;
-            return match self.make_room(&dir, &path, Some(target), false)? {
+            return match self.make_room(&mut dir, &path, Some(target), false)? {
                 Room::Same => Ok(()),
                 Room::Free => sink.link(&target, &dir, name),
             };
         }
-        self.make_room(&dir, &path, None, false)?;
+        self.make_room(&mut dir, &path, None, false)?;
         if meta.kind != Kind::File {
             return sink.special(&dir, name, &meta)?.1;
         }
@@ -452,15 +452,18 @@ impl<T: Extractable> Reader<'_, T> {
     /// directory, or the file itself for a link to it. As with GNU tar, only an empty directory is
     /// removed.
     ///
+    /// A removed link may be part of the path of `dir`, which is then looked up again and made if
+    /// necessary.
+    ///
     /// A worker may still write the file that loses its name, so this first waits for all workers.
     fn make_room(
         &mut self,
-        dir: &T::Dir,
+        dir: &mut T::Dir,
         path: &[u8],
         link_to: Option<InodeNo>,
         for_dir: bool,
     ) -> Result<Room> {
-        let (_, name) = split(path);
+        let (above, name) = split(path);
         let Some(old) = self.unpacking.sink.find(dir, name)? else { return Ok(Room::Free) };
         if link_to == Some(old.ino) || for_dir && old.kind == FileType::Directory {
             return Ok(Room::Same);
@@ -474,7 +477,10 @@ impl<T: Extractable> Reader<'_, T> {
                 self.forget();
             }
             // Cached paths may lead through it.
-            FileType::Symlink => self.forget(),
+            FileType::Symlink => {
+                self.forget();
+                *dir = self.dir(above)?;
+            }
             _ => {}
         }
         Ok(Room::Free)

@@ -59,6 +59,26 @@ out('b.tar', d(b'a/'), d(b'a/z/'), l(b'a/in', b'z'), l(b'c', b'a'), \
     }
 }
 
+/// An entry may replace the link through which its own path leads. The path is then made anew.
+#[test]
+fn a_link_that_is_part_of_the_path_is_replaced() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "def l(name, to): return h(name, b'2', 0, link=to)
+loop = l(b'e', b'.')
+out('file.tar', loop, f(b'e/e', b'text'), f(b'e/f'))
+out('twice.tar', loop, f(b'e/e/e', b'text'))
+out('link.tar', loop, l(b'e/e', b'x'), f(b'e/f'))
+out('fifo.tar', loop, h(b'e/e', b'6', 0), f(b'e/f'))
+out('hard.tar', f(b'f', b'text'), loop, h(b'e/e', b'1', 0, link=b'f'), f(b'e/g'))
+out('below.tar', h(b'd', b'5', 0, mode=b'0000755\\0'), l(b'd/e', b'.'), f(b'd/e/e', b'text'))",
+    );
+    for stream in ["file", "twice", "link", "fifo", "hard", "below"] {
+        as_gnu_tar(dir.path(), &format!("{stream}.tar"));
+    }
+}
+
 /// A hard link to a missing file makes no directories, which would block later entries.
 #[test]
 fn hard_links_to_missing_files_make_no_directories() {

@@ -1,8 +1,9 @@
 //! Mounts images by the kernel's ext4, through a loop device.
 
 use crate::{Skip, e2fs};
-use nextent_sync::{Duration, thread};
+use nextent_sync::{Duration, now, thread};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -26,10 +27,37 @@ const NOT_HERE: [&str; 7] = [
     "mount failed: Success",
 ];
 
+/// How long another namespace may keep a mount.
+const DETACHED: Duration = Duration::from_secs(120);
+
 /// An image mounted by the kernel until dropped.
 #[derive(Debug)]
 pub struct KernelMount {
     point: Option<TempDir>,
+    /// The loop device.
+    device: Option<LoopDevice>,
+}
+
+/// A loop device, and what it says about its file.
+#[derive(Debug)]
+struct LoopDevice {
+    file: PathBuf,
+    said: String,
+}
+
+impl LoopDevice {
+    /// The loop device that is mounted at `point`.
+    fn at(point: &Path) -> Option<Self> {
+        let device = std::fs::metadata(point).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let file = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"));
+        let said = std::fs::read_to_string(&file).ok()?;
+        Some(Self { file, said })
+    }
+
+    fn is_in_use(&self) -> bool {
+        std::fs::read_to_string(&self.file).is_ok_and(|said| said == self.said)
+    }
 }
 
 impl KernelMount {
@@ -80,7 +108,8 @@ impl KernelMount {
         let paths = [image.as_os_str(), point.path().as_os_str()];
         let output = e2fs::run("mount", args.into_iter().chain(paths))?;
         if output.status.success() {
-            return Ok(Ok(Self { point: Some(point) }));
+            let device = LoopDevice::at(point.path());
+            return Ok(Ok(Self { point: Some(point), device }));
         }
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if NOT_HERE.iter().any(|word| text.contains(word)) {
@@ -101,14 +130,26 @@ impl KernelMount {
 
     /// Unmounts now, so that the image can be used.
     ///
+    /// A mount namespace that another process made meanwhile has the mount too. The kernel writes
+    /// the last changes, and the loop device ends, when the mount has ended in all of them; this
+    /// waits for that.
+    ///
     /// # Panics
-    /// If the mount stays busy.
+    /// If the mount stays busy, or its loop device in use.
     #[track_caller]
     pub fn unmount(mut self) {
         let point = self.point.take().expect("unmounted once");
         if let Err(text) = unmount(point.path()) {
             let _ = e2fs::run("umount", [OsStr::new("-l"), point.path().as_os_str()]);
             panic!("{} cannot be unmounted: {text}", point.path().display());
+        }
+        if let Some(device) = self.device.take() {
+            let began = now();
+            while device.is_in_use() {
+                let place = device.file.display();
+                assert!(began.elapsed() < DETACHED, "{place}: {} is still in use", device.said);
+                thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::shell::{cargo, has, root, shown};
+use crate::shell::{cargo, command, has, root, shown};
 use cases::{Case, Rng};
 use judge::{Judge, Verdict};
 
@@ -73,6 +73,9 @@ fn asked(args: &[String]) -> Option<Asked> {
 /// Runs the comparisons that `args` name.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let Asked { part, limit, seed, case } = asked(args).ok_or(USAGE)?;
+    if let Some(done) = in_own_namespace(args) {
+        return done;
+    }
     let cases = if case.is_some() { 1 } else { u64::MAX };
     let of_copies = |limit| copies::run(&program()?, (limit, cases), (seed, case.unwrap_or(0)));
     match (part.as_deref(), case) {
@@ -84,6 +87,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             first.and(second)
         }
     }
+}
+
+/// Runs this command again in a mount namespace of its own, if it may make one. A namespace that
+/// another process makes copies all mounts of its parent; the kernel would then write an image only
+/// after that process has ended, too.
+fn in_own_namespace(args: &[String]) -> Option<Result<(), String>> {
+    const INSIDE: &str = "NEXTENT_XTASK_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some() || !has("unshare") {
+        return None;
+    }
+    let own = std::env::current_exe().ok()?;
+    let unshared = || command("unshare", ["--mount", "--"]);
+    if !unshared().arg("true").status().is_ok_and(|status| status.success()) {
+        return None; // not root
+    }
+    let status = unshared().arg(own).arg("differential").args(args).env(INSIDE, "1").status();
+    Some(match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("a comparison failed".to_owned()),
+        Err(error) => Err(format!("unshare: {error}")),
+    })
 }
 
 /// Builds the program; its path.

@@ -1,6 +1,6 @@
 //! Why no image was made.
 
-use super::AttributesError;
+use super::{AttributesError, EntryError};
 use nextent::Error;
 use nextent::mkfs::MkfsError;
 use nextent_device::OpenError;
@@ -41,6 +41,9 @@ pub enum BuildError {
     /// A list of attributes asks for what cannot be done.
     #[error(transparent)]
     Attributes(#[from] AttributesError),
+    /// `lost+found` did not get its attributes.
+    #[error("/lost+found: {0}")]
+    LostFound(EntryError),
     /// Attributes by device and inode of the host, for contents that are not the host's files.
     #[error("a state file of fakeroot is about files of a directory, not about {contents}")]
     NoHostFiles {

@@ -56,7 +56,8 @@ use source::Source;
 use transfer::PART;
 
 pub use attributes::{
-    Attributes, AttributesError, DeviceTable, FakerootState, IdMap, IdMapError, IdRange,
+    Attributes, AttributesError, DeviceTable, FakerootState, FileContexts, FsConfig, IdMap,
+    IdMapError, IdRange,
 };
 pub use build_error::BuildError;
 pub use builder::{Built, Draft, ImageBuilder};

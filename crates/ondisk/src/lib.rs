@@ -18,6 +18,7 @@
 
 pub mod acl;
 pub mod bitmap;
+pub mod capability;
 pub mod checksum;
 pub mod dirent;
 mod error;

@@ -386,3 +386,136 @@ fn clamp_mtime_needs_a_time() {
          e2fsck -fn a.img > check 2>&1 || cat check",
     );
 }
+
+const CONTEXTS: &str = "\
+/.*                 u:r:default:s0
+/           -d      u:r:root:s0
+/d(/.*)?            u:r:d:s0
+/d/f        --      u:r:f:s0
+/d/l        -l      u:r:l:s0
+/lost\\+found(/.*)?  -d  u:r:lost:s0
+/none(/.*)?         <<none>>
+/dev/.*     -c      u:r:device:s0
+";
+
+/// The label that the kernel's ext4 has for a path, or nothing.
+fn label(mounted: &KernelMount, path: &str) -> String {
+    let path = mounted.join(path);
+    let args = ["-h", "--only-values", "-n", "security.selinux"];
+    let output = std::process::Command::new("getfattr").args(args).arg(&path).output();
+    String::from_utf8(output.expect("the tests need getfattr").stdout).expect("labels are ASCII")
+}
+
+#[test]
+fn labels_are_those_of_file_contexts() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(top, &format!("{TREE} mkdir tree/none; echo x > tree/none/x; chmod 755 tree"));
+    // Labels of the source are of another policy.
+    shell(top, "setfattr -n security.selinux -v old tree/d/f tree/none/x 2> /dev/null || true");
+    std::fs::write(top.join("contexts"), CONTEXTS).expect("writable");
+    std::fs::write(top.join("table"), "/dev d 755 0 0\n/dev/null c 666 0 0 1 3\n")
+        .expect("writable");
+    for (more, source) in
+        [("", "tree"), ("", "t.tar"), ("", "part.tar"), ("-I 128 2> warning", "tree")]
+    {
+        shell(
+            top,
+            &format!(
+                "tar -C tree --xattrs --xattrs-include='*' -cf t.tar . && \
+                 tar -C tree -cf part.tar d/f d/g d/l p none/x && rm -f a.img && \
+                 $N mkfs -q -d {source} --file-contexts contexts --owners table a.img 16m {more}"
+            ),
+        );
+        let image = top.join("a.img");
+        e2fs::assert_clean(&image);
+        let mounted = need!(KernelMount::new(&image, Access::ReadOnly));
+        for (path, want) in [
+            ("", "u:r:root:s0"),
+            ("d", "u:r:d:s0"),
+            ("d/f", "u:r:f:s0"),
+            ("d/g", "u:r:f:s0"),
+            ("d/l", "u:r:l:s0"),
+            ("p", "u:r:default:s0"),
+            ("lost+found", "u:r:lost:s0"),
+            ("none", ""),
+            ("none/x", ""),
+            ("dev", "u:r:default:s0"),
+            ("dev/null", "u:r:device:s0"),
+        ] {
+            // The terminating zero is stored.
+            let want = if want.is_empty() { String::new() } else { format!("{want}\0") };
+            assert_eq!(label(&mounted, path), want, "{source} {more}: {path}");
+        }
+    }
+    for (text, words) in [
+        ("", "contexts: the file is empty"),
+        ("# nothing\n", "contexts: the file has no contexts"),
+        ("/a u:r:t\n/b(?=c) u:r:t\n", "contexts:2: the expression"),
+        ("/a -q u:r:t\n", "contexts:1: the type"),
+    ] {
+        std::fs::write(top.join("contexts"), text).expect("writable");
+        std::fs::write(top.join("words"), words).expect("writable");
+        shell(
+            top,
+            "! $N mkfs -q -d tree --file-contexts contexts b.img 16m 2> err && \
+                 [ ! -e b.img ] && [ $(wc -l < err) = 1 ] && grep -qF -f words err || cat err",
+        );
+    }
+}
+
+#[test]
+fn an_fs_config_sets_what_it_names() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(top, &format!("{TREE} echo y > tree/plain; chmod 751 tree; chmod 604 tree/plain"));
+    let config = "/ 0 2000 0711 selabel=u:r:root:s0\nd 1 2 0750\n\
+        d/f 3 4 0555 capabilities=0x4000000c0 selabel=u:r:f:s0\nd/l 5 6 0777\n\
+        lost+found 0 9 0710\n";
+    std::fs::write(top.join("config"), config).expect("writable");
+    let want = [
+        ("/", "0711", 0, 2000),
+        ("/d", "0750", 1, 2),
+        ("/d/f", "0555", 3, 4),
+        ("/d/g", "0555", 3, 4),
+        ("/d/l", "0777", 5, 6),
+        ("/plain", "0604", 7, 8),
+        ("/lost+found", "0710", 0, 9),
+    ];
+    images(top, "--owner 7:8 --fs-config config", |image| owners(image, &want));
+    // A change of the owner by a table keeps capabilities.
+    shell(top, "echo '/d/f f 500 9 9' > table");
+    images(top, "--owner 7:8 --fs-config config --owners table", |image| {
+        owners(image, &[("/d/f", "0500", 9, 9), ("/d", "0750", 1, 2)]);
+        let mounted = match KernelMount::new(image, Access::ReadOnly) {
+            Ok(mounted) => mounted,
+            Err(skip) => return println!("{skip}"),
+        };
+        assert_eq!(label(&mounted, ""), "u:r:root:s0\0");
+        assert_eq!(label(&mounted, "d/f"), "u:r:f:s0\0");
+        assert_eq!(label(&mounted, "plain"), "");
+        let file = mounted.join("d/f").display().to_string();
+        // cap_setgid, cap_setuid and cap_syslog, effective.
+        let want = "0x01000002c0000000000000000400000000000000";
+        shell(
+            top,
+            &format!(
+                "getfattr --absolute-names -e hex -n security.capability {file} | grep -q {want}"
+            ),
+        );
+    });
+    for (text, words) in [
+        ("", "config: the file is empty"),
+        ("\n\n", "config: the fs_config file has no lines"),
+        ("d 0 0\n", "config:1: fewer than the fields"),
+        ("d 0 0 755\n../d 0 0 755\n", "config:2: the path"),
+    ] {
+        std::fs::write(top.join("config"), text).expect("writable");
+        std::fs::write(top.join("words"), words).expect("writable");
+        shell(
+            top,
+            "! $N mkfs -q -d tree --fs-config config b.img 16m 2> err && \
+                 [ ! -e b.img ] && [ $(wc -l < err) = 1 ] && grep -qF -f words err || cat err",
+        );
+    }
+}

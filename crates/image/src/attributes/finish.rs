@@ -1,4 +1,5 @@
-//! What a volume gets after it was filled: the entries of a device table.
+//! What a volume gets after it was filled: the entries of a device table, and the attributes of
+//! `lost+found`, which no source need have.
 //!
 //! Names are looked up one component at a time, and links are not followed: a line of a table
 //! cannot reach another file than the one it names. A directory that gets an entry keeps its times.
@@ -6,7 +7,7 @@
 use super::Attributes;
 use super::device_table::{DeviceTable, TableLine};
 use super::list_file::{AttributesError, shown};
-use crate::apply::apply_without_times;
+use crate::apply::{apply_without_times, set_xattrs};
 use crate::entry::{FileId, Kind, Meta};
 use crate::image_sink::{ImageDir, find, make_dir, make_special};
 use crate::tar_path::split;
@@ -14,18 +15,23 @@ use crate::{BuildError, EntryError, Result};
 use nextent::inodes::{Attr, Inodes, ROOT_INO, SetAttr, SetTime, XattrMode};
 use nextent::{Cred, Error, FileType};
 
+/// The directory that every new volume has.
+const LOST_FOUND: &[u8] = b"lost+found";
 /// Linux removes it when the owner changes; an image that is built keeps it.
 const CAPABILITY: &[u8] = b"security.capability";
 
 impl Attributes {
     /// Whether [`finish`](Self::finish) has anything to do.
     pub(crate) fn needs_finish(&self) -> bool {
-        self.table.is_some()
+        self.table.is_some() || self.needs_path()
     }
 
     /// Changes the filled `volume`.
     pub(crate) fn finish(&self, volume: &Inodes) -> std::result::Result<(), BuildError> {
-        let it = Finishing { volume, cred: Cred::root() };
+        let it = Finishing { attributes: self, volume, cred: Cred::root() };
+        if self.needs_path() {
+            it.lost_found().map_err(BuildError::LostFound)?;
+        }
         if let Some(table) = &self.table {
             it.table(table)?;
         }
@@ -34,11 +40,32 @@ impl Attributes {
 }
 
 struct Finishing<'a> {
+    attributes: &'a Attributes,
     volume: &'a Inodes,
     cred: Cred,
 }
 
 impl Finishing<'_> {
+    fn lost_found(&self) -> Result<()> {
+        let root = ImageDir(ROOT_INO);
+        let Some(attr) = find(self.volume, &self.cred, root, LOST_FOUND)? else { return Ok(()) };
+        if attr.kind != FileType::Directory {
+            return Ok(());
+        }
+        let mut meta = meta(Kind::Dir, attr.mode, attr.uid, attr.gid);
+        self.attributes.apply_by_path(b"/lost+found", &mut meta);
+        let set = SetAttr {
+            mode: (meta.mode != attr.mode).then_some(meta.mode),
+            uid: (meta.uid != attr.uid).then_some(meta.uid),
+            gid: (meta.gid != attr.gid).then_some(meta.gid),
+            ..SetAttr::default()
+        };
+        if set != SetAttr::default() {
+            self.volume.setattr(&self.cred, attr.ino, &set)?;
+        }
+        set_xattrs(self.volume, &self.cred, attr.ino, &meta)
+    }
+
     fn table(&self, table: &DeviceTable) -> std::result::Result<(), AttributesError> {
         for line in &table.lines {
             for (path, kind) in line.entries() {
@@ -63,7 +90,7 @@ impl Finishing<'_> {
         match find(self.volume, &self.cred, dir, name)? {
             Some(old) => self.change(line, kind.as_ref(), &old),
             None => match kind {
-                Some(kind) => self.make(line, dir, name, kind),
+                Some(kind) => self.make(line, dir, (path, name), kind),
                 None => Err(EntryError::new(format!(
                     "does not exist, and a table makes no {}",
                     type_name(line.kind)
@@ -124,9 +151,16 @@ impl Finishing<'_> {
     }
 
     /// Makes a file of `kind`.
-    fn make(&self, line: &TableLine, dir: ImageDir, name: &[u8], kind: Kind) -> Result<()> {
+    fn make(
+        &self,
+        line: &TableLine,
+        dir: ImageDir,
+        (path, name): (&[u8], &[u8]),
+        kind: Kind,
+    ) -> Result<()> {
         let times = self.volume.getattr(dir.0)?;
-        let meta = meta(kind, line.mode, line.uid, line.gid);
+        let mut meta = meta(kind, line.mode, line.uid, line.gid);
+        self.attributes.label(path, &mut meta);
         let place = (dir.0, name);
         let ino = match meta.kind {
             Kind::Dir => make_dir(self.volume, &self.cred, place, meta.mode & 0o777, |_| false)?.0,

@@ -17,7 +17,9 @@
 mod adjust;
 mod device_table;
 mod fakeroot_state;
+mod file_contexts;
 mod finish;
+mod fs_config;
 mod id_map;
 mod list_file;
 mod owner_list;
@@ -25,6 +27,8 @@ mod owner_list;
 pub use adjust::Adjust;
 pub use device_table::DeviceTable;
 pub use fakeroot_state::FakerootState;
+pub use file_contexts::FileContexts;
+pub use fs_config::FsConfig;
 pub use id_map::{IdMap, IdMapError, IdRange};
 pub use list_file::AttributesError;
 
@@ -74,7 +78,9 @@ enum Owners {
 pub struct Attributes {
     state: Option<FakerootState>,
     owners: Owners,
+    config: Option<FsConfig>,
     table: Option<DeviceTable>,
+    contexts: Option<FileContexts>,
 }
 
 impl Attributes {
@@ -109,6 +115,20 @@ impl Attributes {
         self
     }
 
+    /// Gives entries the owner, mode and capabilities that an Android `fs_config` file has for
+    /// their paths.
+    pub fn fs_config(mut self, config: FsConfig) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Gives entries the SELinux labels of a `file_contexts` file; entries without one there get
+    /// none. Labels of the source are dropped.
+    pub fn file_contexts(mut self, contexts: FileContexts) -> Self {
+        self.contexts = Some(contexts);
+        self
+    }
+
     /// Whether the contents must be files of the host.
     pub(crate) fn needs_host(&self) -> bool {
         self.state.is_some()
@@ -116,15 +136,32 @@ impl Attributes {
 
     /// Whether the attributes depend on paths.
     fn needs_path(&self) -> bool {
-        false
+        self.config.is_some() || self.contexts.is_some()
     }
 
     /// Changes `meta`, of the entry at `path`.
-    fn apply(&self, _path: &[u8], meta: &mut Meta) -> Result<()> {
+    fn apply(&self, path: &[u8], meta: &mut Meta) -> Result<()> {
         if let Some(state) = &self.state {
             state.apply(meta)?;
         }
-        self.owners.apply(meta)
+        self.owners.apply(meta)?;
+        self.apply_by_path(path, meta);
+        Ok(())
+    }
+
+    /// Changes what depends on the path alone.
+    fn apply_by_path(&self, path: &[u8], meta: &mut Meta) {
+        if let Some(config) = &self.config {
+            config.apply(path, meta);
+        }
+        self.label(path, meta);
+    }
+
+    /// Sets the label.
+    fn label(&self, path: &[u8], meta: &mut Meta) {
+        if let Some(contexts) = &self.contexts {
+            contexts.apply(path, meta);
+        }
     }
 }
 
@@ -169,4 +206,21 @@ fn map_list(
     // acl(5) asks for this order, by kind and then by number.
     list.entries.sort_by_key(|entry| entry.tag);
     Ok(list.to_xattr())
+}
+
+/// Sets an extended attribute in place of an old value.
+fn set_xattr(meta: &mut Meta, name: &[u8], value: Vec<u8>) {
+    meta.xattrs.retain(|(other, _)| other != name);
+    meta.xattrs.push((name.to_vec(), value));
+    meta.xattrs.sort();
+}
+
+/// Sets the SELinux label in place of an old one, or removes that.
+fn set_label(meta: &mut Meta, label: Option<&[u8]>) {
+    const LABEL: &[u8] = b"security.selinux";
+    match label {
+        // Linux stores the terminating zero.
+        Some(label) => set_xattr(meta, LABEL, [label, b"\0"].concat()),
+        None => meta.xattrs.retain(|(name, _)| name != LABEL),
+    }
 }

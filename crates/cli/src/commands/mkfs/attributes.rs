@@ -1,7 +1,7 @@
 //! Options that replace the attributes of what `-d` copies.
 
 use clap::Args;
-use nextent_image::{Attributes, IdMap, IdRange, ImageBuilder, accounts};
+use nextent_image::{Attributes, FileContexts, FsConfig, IdMap, IdRange, ImageBuilder, accounts};
 use std::path::PathBuf;
 
 /// Owners of copied entries.
@@ -23,6 +23,13 @@ pub(super) struct AttributeArgs {
     /// one of each may be given
     #[arg(long, value_name = "FILE", requires = "contents")]
     owners: Vec<PathBuf>,
+    /// Owners, modes and capabilities by path, from an Android fs_config file
+    #[arg(long, value_name = "FILE", requires = "contents")]
+    fs_config: Option<PathBuf>,
+    /// SELinux labels of all entries, of the root directory and of lost+found, from a file_contexts
+    /// file; labels of the source are dropped
+    #[arg(long, value_name = "FILE", requires = "contents")]
+    file_contexts: Option<PathBuf>,
     /// Leave out what this user may not read, with a note; otherwise it is an error
     #[arg(long, requires = "contents")]
     skip_unreadable: bool,
@@ -55,6 +62,14 @@ impl AttributeArgs {
         let mut asked = !self.owners.is_empty();
         for path in &self.owners {
             all = all.owners(path).map_err(|error| error.to_string())?;
+        }
+        if let Some(path) = &self.fs_config {
+            all = all.fs_config(FsConfig::read(path).map_err(|error| error.to_string())?);
+            asked = true;
+        }
+        if let Some(path) = &self.file_contexts {
+            all = all.file_contexts(FileContexts::read(path).map_err(|error| error.to_string())?);
+            asked = true;
         }
         if let Some(owner) = &self.owner {
             let (uid, gid) = parse_owner(owner)?;

@@ -48,6 +48,7 @@ Order of the options about owners:
 
   Each replaces what the earlier ones left: --owners with a state file of fakeroot (entries that
   are not in it belong to root, as fakeroot shows them); --owner, or --map-uid and --map-gid;
+  --fs-config;
   --owners with a device table, whose last line about a file counts. -E root_owner replaces
   the root directory's owner before a table does. lost+found belongs to root unless a source or a
   table says otherwise. Numbers outside all ranges of a map are errors.
@@ -55,6 +56,13 @@ Order of the options about owners:
   A line of a device table is NAME TYPE MODE UID GID [MAJOR MINOR START INC COUNT]: f, d, c, b, p,
   s and l are the types; - stands for 0. Devices, pipes, sockets and directories that do not exist
   are made; others must exist. With a COUNT, devices NAMEstart to NAMEcount-1 are made.
+
+  A line of an fs_config file is PATH UID GID MODE [capabilities=N] [selabel=CONTEXT], / for the
+  root directory; entries without a line keep what they have.
+
+  A line of a file_contexts file is EXPRESSION [TYPE] CONTEXT, with -- -d -l -c -b -p -s as types
+  and <<none>> for no label. The last line that matches counts; those without special characters
+  come before the others. Look-around and references in expressions are refused.
 
 Environment:
 

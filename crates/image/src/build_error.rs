@@ -23,6 +23,9 @@ pub enum BuildError {
     /// The image does not exist, and no size was given to create it.
     #[error("no such file; give a SIZE to create it")]
     NoSize,
+    /// The size of a block device does not follow from the contents.
+    #[error("is a block device, which has its size; leave out --free")]
+    FixedSize,
     /// The image cannot be opened or created.
     #[error(transparent)]
     Device(#[from] OpenError),

@@ -1,18 +1,24 @@
 //! Makes an image and fills it.
 //!
-//! [`ImageBuilder::prepare`] opens the image and plans the file system; nothing is written yet.
-//! [`Draft::write`] writes and fills it. A failure leaves no image that looks finished: a file that
-//! did not exist before is removed, another image is marked as one with errors.
+//! [`ImageBuilder::prepare`] opens the image and plans the file system, for which it may measure
+//! the contents ([`fitting`](super::fitting)); nothing is written yet. [`Draft::write`] writes and
+//! fills it. A failure leaves no image that looks finished: a file that did not exist before is
+//! removed, another image is marked as one with errors.
 
 use super::attributes::{Adjuster, Attributes};
 use super::contents::{Contents, Filler};
+use super::fitting::{Fitting, ROUNDS};
+use super::watch::Watch;
 use super::{BuildError, Observer, Report};
 use nextent::DiskTime;
-use nextent::mkfs::{MkfsOptions, Owner, Plan};
+use nextent::mkfs::{Fit, MkfsOptions, Owner, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Geometry, Superblock};
+use nextent_sync::Arc;
 use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Makes images; the parameters of [`build`](Self::build).
@@ -48,14 +54,18 @@ pub struct ImageBuilder<'a> {
     direct: bool,
     root_owner: Option<Owner>,
     threads: usize,
+    fit: Option<Fit>,
 }
 
 impl<'a> ImageBuilder<'a> {
-    /// A builder of empty file systems. [`MkfsOptions::size`] is needed for images that do not
-    /// exist yet. [`MkfsOptions::clock`] is the latest time that copied files get.
+    /// A builder of empty file systems. [`MkfsOptions::clock`] is the latest time that copied files
+    /// get.
+    ///
+    /// The file system has [`MkfsOptions::size`]. Without that it has the size of the file or
+    /// device, and if there is none, the size of its contents with [`Fit::default`].
     pub fn new(options: MkfsOptions) -> Self {
         let threads = nextent_sync::available_cores();
-        let (contents, attributes, root_owner) = (None, None, None);
+        let (contents, attributes, root_owner, fit) = (None, None, None, None);
         Self {
             options,
             contents,
@@ -65,7 +75,37 @@ impl<'a> ImageBuilder<'a> {
             direct: false,
             root_owner,
             threads,
+            fit,
         }
+    }
+
+    /// Makes the smallest image that holds the contents and leaves the space of `fit` free,
+    /// whatever [`MkfsOptions::size`] says. An existing file gets that size; a block device is
+    /// refused.
+    ///
+    /// The contents are measured before they are copied: a directory is walked twice, without
+    /// reading files the first time.
+    ///
+    /// ```
+    /// use nextent::mkfs::{Fit, Free, MkfsOptions};
+    /// use nextent_image::{Contents, ImageBuilder};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (source, image) = (dir.path().join("tree"), dir.path().join("disk.img"));
+    /// # std::fs::create_dir(&source)?;
+    /// std::fs::write(source.join("large"), vec![1; 5 << 20])?;
+    /// let built = ImageBuilder::new(MkfsOptions::default())
+    ///     .contents(Contents::open(&source)?)
+    ///     .fit(Fit::new(Free::Percent(20.0)))
+    ///     .build(&image, &())?;
+    /// let free = built.superblock().free_blocks_count() as f64;
+    /// let share = free / built.geometry().blocks_count as f64;
+    /// assert!((0.20..0.21).contains(&share));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fit(mut self, fit: Fit) -> Self {
+        self.fit = Some(fit);
+        self
     }
 
     /// Fills the file system.
@@ -124,34 +164,131 @@ impl<'a> ImageBuilder<'a> {
         path: impl AsRef<Path>,
         observer: &dyn Observer,
     ) -> Result<Built, BuildError> {
-        self.prepare(path)?.write(observer)
+        self.prepare(path, observer)?.write(observer)
     }
 
-    /// Opens `path`, creates it if it does not exist, and plans the file system.
+    /// Opens `path`, creates it if it does not exist, and plans the file system. If its size
+    /// follows from its contents, it measures them.
     ///
     /// # Errors
     ///
-    /// The image cannot be opened or is in use, or the options do not fit it.
-    pub fn prepare(self, path: impl AsRef<Path>) -> Result<Draft<'a>, BuildError> {
+    /// The image cannot be opened or is in use, or the options do not fit it. Entries that cannot
+    /// be measured go to `observer`; then the error is [`BuildError::Incomplete`], and the image
+    /// is as it was.
+    pub fn prepare(
+        mut self,
+        path: impl AsRef<Path>,
+        observer: &dyn Observer,
+    ) -> Result<Draft<'a>, BuildError> {
         let path = path.as_ref();
+        let exists = path.exists();
+        self.choose_fit(path)?;
+        let mut contents = self.contents.take();
+        let mut find_plan = || self.find_plan(path, contents.as_mut(), (observer, 0));
+        let mut how = FileOptions::new().direct(self.direct).offset(self.offset);
+        let mut plan = None;
+        match self.options.size {
+            Some(size) => how = how.create(!exists || path.is_file()).size(size),
+            None if self.fit.is_some() && !exists => {
+                let found = find_plan()?;
+                how = how.create(true).size(bytes(&found));
+                plan = Some(found);
+            }
+            None if !exists => return Err(BuildError::NoSize),
+            None => {}
+        }
+        let device = FileDevice::open(path, &how)?;
+        let new = NewFile((!exists).then(|| path.to_owned()));
+        let plan = match plan {
+            Some(plan) => plan,
+            None if self.fit.is_some() => find_plan()?,
+            None => Plan::new(&self.options, device.size())?,
+        };
+        self.contents = contents;
+        Ok(Draft { builder: self, path: path.to_owned(), device, plan, new })
+    }
+
+    /// Plans the file system of an image at `path`, and creates and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`prepare`](Self::prepare).
+    pub fn plan(
+        mut self,
+        path: impl AsRef<Path>,
+        observer: &dyn Observer,
+    ) -> Result<Plan, BuildError> {
+        let path = path.as_ref();
+        self.choose_fit(path)?;
+        if self.fit.is_some() {
+            let mut contents = self.contents.take();
+            return self.find_plan(path, contents.as_mut(), (observer, 0));
+        }
+        let size = match self.options.size {
+            Some(size) => size,
+            None => {
+                let how = FileOptions::new().read_only(true).unlocked(true).offset(self.offset);
+                FileDevice::open(path, &how)?.size()
+            }
+        };
+        Ok(Plan::new(&self.options, size)?)
+    }
+
+    /// Checks the source, and decides whether the size follows from it.
+    fn choose_fit(&mut self, path: &Path) -> Result<(), BuildError> {
         if let Some(contents) = &self.contents
             && self.attributes.as_ref().is_some_and(Attributes::needs_host)
             && !contents.is_directory()
         {
             return Err(BuildError::NoHostFiles { contents: contents.name() });
         }
-        let exists = path.exists();
-        let mut how = FileOptions::new().direct(self.direct).offset(self.offset);
-        match self.options.size {
-            Some(size) => how = how.create(!exists || path.is_file()).size(size),
-            None if !exists => return Err(BuildError::NoSize),
-            None => {}
+        let meta = std::fs::metadata(path);
+        if self.fit.is_none() && self.options.size.is_none() && self.contents.is_some() {
+            let missing = meta.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            self.fit = missing.then(Fit::default);
         }
-        let device = FileDevice::open(path, &how)?;
-        let new = NewFile((!exists).then(|| path.to_owned()));
-        let plan = Plan::new(&self.options, device.size())?;
-        Ok(Draft { builder: self, path: path.to_owned(), device, plan, new })
+        if self.fit.is_some() {
+            if meta.is_ok_and(|meta| meta.file_type().is_block_device()) {
+                return Err(BuildError::FixedSize);
+            }
+            self.options = self.options.pinned();
+            self.options.size = None;
+        }
+        Ok(())
     }
+
+    /// The smallest volume that holds the contents; `round` is the number of volumes that were
+    /// full.
+    fn find_plan(
+        &self,
+        image: &Path,
+        contents: Option<&mut Contents<'a>>,
+        (observer, round): (&dyn Observer, u32),
+    ) -> Result<Plan, BuildError> {
+        let fit = self.fit.unwrap_or_default();
+        let fitting = Fitting { options: &self.options, fit: &fit, image, observer, round };
+        fitting.plan(contents, &self.filler(image))
+    }
+
+    fn filler(&self, image: &Path) -> Filler<'_> {
+        let latest = self.options.clock;
+        Filler {
+            threads: self.threads,
+            skip_unreadable: self.skip_unreadable,
+            // The host's page cache lets one thread at a time write to a file.
+            one_writer: !self.direct && image.is_file(),
+            adjuster: Adjuster {
+                attributes: self.attributes.as_ref(),
+                root_owner: self.root_owner,
+                latest: latest.map(|at| DiskTime::new(i64::try_from(at).unwrap_or(i64::MAX), 0)),
+            },
+        }
+    }
+}
+
+/// The bytes of a planned volume.
+fn bytes(plan: &Plan) -> u64 {
+    plan.geometry().blocks_count << plan.geometry().block_bits
 }
 
 /// An open image and the plan of its file system.
@@ -180,43 +317,78 @@ impl Draft<'_> {
     ///
     /// As [`ImageBuilder::build`].
     pub fn write(self, observer: &dyn Observer) -> Result<Built, BuildError> {
-        let Self { builder, path, device, plan, new } = self;
+        let Self { mut builder, path, mut device, plan, new } = self;
         let offset = builder.offset;
-        let Some(contents) = builder.contents else {
+        fit_device(&builder, &mut device, &plan)?;
+        let Some(mut contents) = builder.contents.take() else {
             plan.write(&device)?;
             new.keep();
             let geometry = plan.geometry().clone();
             return Ok(Built { superblock: plan.superblock().clone(), geometry, skipped: 0 });
         };
-        let report = Report::new(observer);
-        let clock = builder.options.clock;
-        let filler = Filler {
-            report: &report,
-            threads: builder.threads,
-            skip_unreadable: builder.skip_unreadable,
-            // The host's page cache lets one thread at a time write to a file.
-            one_writer: !builder.direct && path.is_file(),
-            adjuster: Adjuster {
-                attributes: builder.attributes.as_ref(),
-                root_owner: builder.root_owner,
-                latest: clock.map(|at| DiskTime::new(i64::try_from(at).unwrap_or(i64::MAX), 0)),
-            },
+        let mut device = Arc::new(device);
+        let done = builder.fill((plan, &mut device), &path, &mut contents, observer);
+        let skipped = match done {
+            Ok(skipped) => skipped,
+            Err(error) => {
+                let marked = if new.0.is_some() { Ok(()) } else { mark_as_damaged(&device) };
+                return Err(match (error, marked) {
+                    (BuildError::Incomplete { .. }, Err(unmarked)) => unmarked,
+                    (error, _) => error,
+                });
+            }
         };
-        let filled = filler.fill((plan, device, &path), contents);
-        let done = filled.and_then(|()| match report.failures() {
-            0 => Ok(()),
-            failures => Err(BuildError::Incomplete { failures }),
-        });
-        if let Err(error) = done {
-            let marked = if new.0.is_some() { Ok(()) } else { mark_as_damaged(&path, offset) };
-            return Err(match (error, marked) {
-                (BuildError::Incomplete { .. }, Err(unmarked)) => unmarked,
-                (error, _) => error,
-            });
-        }
         new.keep();
-        Built::read(&path, offset, report.skipped())
+        Built::read(&path, offset, skipped)
     }
+}
+
+impl<'a> ImageBuilder<'a> {
+    /// Makes the volume of `plan` with the contents. A volume whose size follows from these is
+    /// made again, larger, if it gets full: they have grown since they were measured. Returns the
+    /// number of entries that were left out.
+    fn fill(
+        &self,
+        (mut plan, device): (Plan, &mut Arc<FileDevice>),
+        path: &Path,
+        contents: &mut Contents<'a>,
+        observer: &dyn Observer,
+    ) -> Result<u64, BuildError> {
+        let mut round = 1;
+        loop {
+            let last = self.fit.is_none() || round > ROUNDS;
+            let watch = Watch::copying(observer, !last);
+            let report = Report::new(&watch);
+            let filled = self.filler(path).fill((plan, device, path), contents, &report);
+            let full = watch.is_full()
+                || matches!(&filled, Err(BuildError::Volume(error)) if error.is_full_volume());
+            let failures = report.failures();
+            if last || !full || failures > 1 {
+                watch.pass_on();
+                return filled.and_then(|()| match failures {
+                    0 => Ok(report.skipped()),
+                    failures => Err(BuildError::Incomplete { failures }),
+                });
+            }
+            plan = self.find_plan(path, Some(contents), (observer, round))?;
+            round += 1;
+            // Not closed and opened again, so that no other program can lock it meanwhile.
+            let in_use = || io::Error::other("the image is still in use");
+            fit_device(self, Arc::get_mut(device).ok_or_else(in_use)?, &plan)?;
+        }
+    }
+}
+
+/// Gives a file the size of a volume whose size follows from its contents.
+fn fit_device(
+    builder: &ImageBuilder<'_>,
+    device: &mut FileDevice,
+    plan: &Plan,
+) -> Result<(), BuildError> {
+    if builder.fit.is_some() && device.size() != bytes(plan) {
+        device.set_len(bytes(plan))?;
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Draft<'_> {
@@ -277,8 +449,7 @@ impl Drop for NewFile {
 }
 
 /// Sets the error flag, so that the next check examines the whole image.
-fn mark_as_damaged(path: &Path, offset: u64) -> Result<(), BuildError> {
-    let device = FileDevice::open(path, &FileOptions::new().offset(offset))?;
+fn mark_as_damaged(device: &FileDevice) -> Result<(), BuildError> {
     let mut bytes = [0; SUPER_SIZE];
     device.read_at(SUPER_OFFSET, &mut bytes)?;
     // Without a superblock there is no file system to mark.

@@ -2,11 +2,13 @@
 
 use super::BuildError;
 use super::attributes::Adjuster;
-use super::transfer::{FillSink, HostSource, ImageDir, Report, Unpacking, host_id, plan, unpack};
+use super::transfer::{
+    FillSink, HostSource, ImageDir, Report, Unpacking, host_id, measure, plan, unpack,
+};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
-use nextent::mkfs::{Filling, Owner, Plan};
+use nextent::mkfs::{Filling, MkfsOptions, Needs, Owner, Plan};
 use nextent::{Cred, OpenOptions};
-use nextent_device::FileDevice;
+use nextent_device::{BlockDevice, FileDevice};
 use nextent_sync::Arc;
 use std::fmt;
 use std::fs::File;
@@ -74,7 +76,6 @@ impl fmt::Debug for Contents<'_> {
 
 /// How contents are copied.
 pub(super) struct Filler<'a> {
-    pub(super) report: &'a Report<'a>,
     pub(super) threads: usize,
     /// The host lets one thread at a time write to the image.
     pub(super) one_writer: bool,
@@ -85,82 +86,115 @@ pub(super) struct Filler<'a> {
 
 impl Filler<'_> {
     /// Makes the volume of `plan` on `device`, the file at `image`, with `contents`. Entries that
-    /// fail go to the report.
+    /// fail go to `report`.
     pub(super) fn fill(
         &self,
-        (plan, device, image): (Plan, FileDevice, &Path),
-        contents: Contents<'_>,
+        (plan, device, image): (Plan, &Arc<FileDevice>, &Path),
+        contents: &mut Contents<'_>,
+        report: &Report<'_>,
     ) -> Result<(), BuildError> {
-        match contents.0 {
-            From::Directory(dir) => self.directory((plan, device, image), dir),
-            From::Tar { mut input, name } => {
-                plan.write(&device)?;
-                self.tar(device, (&mut input, &name))
+        match &mut contents.0 {
+            From::Directory(dir) => self.directory((plan, device, image), dir, report),
+            From::Tar { input, name } => {
+                plan.write(&**device)?;
+                self.tar(Arc::clone(device), (input, name), report)
             }
         }
     }
 
+    /// The blocks and inodes that `contents` take in a volume with these options, counted in one
+    /// of so many blocks. The file at `image`, which may exist, is not part of them.
+    pub(super) fn measure(
+        &self,
+        (options, blocks): (&MkfsOptions, u64),
+        image: &Path,
+        contents: &mut Contents<'_>,
+        report: &Report<'_>,
+    ) -> Result<Needs, BuildError> {
+        match &mut contents.0 {
+            From::Directory(dir) => {
+                let filling = Filling::measuring(options, blocks)?;
+                let source = Self::source(image);
+                let dir = (&source, dir.clone());
+                let how = (self.threads, self.skip_unreadable);
+                let mut needs = measure(dir, filling, report, how, &self.adjuster);
+                if let Some(attributes) = self.adjuster.attributes {
+                    let (blocks, inodes) = attributes.most_added();
+                    (needs.blocks, needs.inodes) = (needs.blocks + blocks, needs.inodes + inodes);
+                }
+                Ok(needs)
+            }
+            From::Tar { .. } => Err(BuildError::NoSize),
+        }
+    }
+
+    /// The host's files but `image`, which the directory may contain.
+    fn source(image: &Path) -> HostSource {
+        let image = std::fs::metadata(image).map(|meta| host_id(&meta));
+        HostSource::new(true, image.into_iter().collect())
+    }
+
     fn directory(
         &self,
-        (new, device, image): (Plan, FileDevice, &Path),
-        dir: PathBuf,
+        (new, device, image): (Plan, &Arc<FileDevice>, &Path),
+        dir: &Path,
+        report: &Report<'_>,
     ) -> Result<(), BuildError> {
-        // The directory may contain the image itself.
-        let image = std::fs::metadata(image).map(|meta| host_id(&meta));
-        let source = HostSource::new(true, image.into_iter().collect());
-        let filling = Filling::new(new, &device)?;
+        let source = Self::source(image);
+        let filling = Filling::new(new, &**device)?;
         let how = (self.threads, self.one_writer, self.skip_unreadable);
-        match plan((&source, dir), filling, self.report, how, &self.adjuster) {
+        match plan((&source, dir.to_owned()), filling, report, how, &self.adjuster) {
             // The error that stopped it was reported.
-            Err(_) if self.report.stopped() => Ok(()),
+            Err(_) if report.stopped() => Ok(()),
             done => {
                 done?;
-                self.finish(device)
+                self.finish(device, report)
             }
         }
     }
 
     /// Applies the attributes that need the filled volume.
-    fn finish(&self, device: FileDevice) -> Result<(), BuildError> {
+    fn finish(&self, device: &Arc<FileDevice>, report: &Report<'_>) -> Result<(), BuildError> {
         let attributes = self.adjuster.attributes.filter(|attributes| attributes.needs_finish());
-        let Some(attributes) = attributes.filter(|_| !self.report.failed()) else {
+        let Some(attributes) = attributes.filter(|_| !report.failed()) else {
             return Ok(());
         };
-        let volume = self.open(device)?;
+        let volume = self.open(Arc::<FileDevice>::clone(device))?;
         attributes.finish(&volume)?;
         Ok(volume.close()?)
     }
 
     /// Opens the new volume to change it.
-    fn open(&self, device: FileDevice) -> Result<Inodes, BuildError> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Inodes, BuildError> {
         let open = OpenOptions::new().now(self.adjuster.latest).bypass_journal(true);
-        Ok(Inodes::open(Arc::new(device), &open)?)
+        Ok(Inodes::open(device, &open)?)
     }
 
     fn tar(
         &self,
-        device: FileDevice,
+        device: Arc<FileDevice>,
         (input, name): (&mut dyn Read, &str),
+        report: &Report<'_>,
     ) -> Result<(), BuildError> {
         let volume = self.open(device)?;
         let sink = FillSink::new(&volume);
         let unpacking = Unpacking {
             sink: &sink,
-            report: self.report,
+            report,
             workers: self.threads,
             // Independent of the umask: the same stream makes the same image.
             implied: 0o755,
             adjust: &self.adjuster,
         };
         if let Err(error) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
-            self.report.fail(name, &error);
+            report.fail(name, &error);
         }
         if let Some(Owner { uid, gid }) = self.adjuster.root_owner {
             let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
             volume.setattr(&Cred::root(), ROOT_INO, &set)?;
         }
         if let Some(attributes) = self.adjuster.attributes
-            && !self.report.failed()
+            && !report.failed()
         {
             attributes.finish(&volume)?;
         }

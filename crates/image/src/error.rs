@@ -20,12 +20,21 @@ pub struct EntryError {
     pub(crate) note: bool,
     /// The system does not let this process read the file.
     pub(crate) denied: bool,
+    /// The volume is full.
+    pub(crate) full: bool,
 }
 
 impl EntryError {
     /// An error of this entry only.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false, note: false, unread: false, denied: false }
+        Self {
+            text: text.into(),
+            fatal: false,
+            note: false,
+            unread: false,
+            denied: false,
+            full: false,
+        }
     }
 
     /// An error that ends the copy.
@@ -63,7 +72,7 @@ impl EntryError {
 
     /// The same error, as one of this entry only.
     pub fn mild(mut self) -> Self {
-        self.fatal = false;
+        (self.fatal, self.full) = (false, false);
         self
     }
 
@@ -96,7 +105,7 @@ impl From<io::Error> for EntryError {
         let text = text.split(" (os error").next().unwrap_or_default().to_owned();
         let unread = error.kind() == io::ErrorKind::BrokenPipe;
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
-        Self { text, fatal: full, note: false, unread, denied }
+        Self { fatal: full, unread, denied, ..Self::new(text) }
     }
 }
 
@@ -109,7 +118,7 @@ impl From<rustix::io::Errno> for EntryError {
 impl From<Error> for EntryError {
     fn from(error: Error) -> Self {
         let lost = matches!(error, Error::Aborted(_) | Error::ReadOnly);
-        let fatal = lost || error.is_full_volume();
-        Self { fatal, ..Self::new(error.to_string()) }
+        let full = error.is_full_volume();
+        Self { fatal: lost || full, full, ..Self::new(error.to_string()) }
     }
 }

@@ -19,6 +19,7 @@ mod entry;
 mod error;
 pub mod escape;
 mod fill;
+mod fitting;
 mod host_dirs;
 mod host_sink;
 mod host_source;
@@ -44,6 +45,7 @@ pub mod transfer;
 mod tree;
 mod umask;
 mod untar;
+mod watch;
 mod writers;
 
 use attributes::Adjust;

@@ -18,5 +18,7 @@ pub(super) static POOL: LockClass = LockClass::new("copy.pool", 45);
 pub(super) static WRITE: LockClass = LockClass::new("copy.write", 48);
 /// Notes that were printed.
 pub(super) static NOTES: LockClass = LockClass::new("copy.notes", 49);
+/// That a volume was full, which is not reported yet.
+pub(super) static FULL: LockClass = LockClass::new("copy.full", 46);
 /// Inodes of the target that workers write.
 pub(super) static WRITERS: LockClass = LockClass::new("copy.writers", 47);

@@ -88,6 +88,10 @@ const PAGES: &[(&str, Page)] = &[
                     "Makes an image of a directory.",
                 ),
                 (
+                    "nextent mkfs -d tree --free 5% root.img",
+                    "Makes the smallest image of it in which 5 percent of the blocks are free.",
+                ),
+                (
                     "fakeroot tar -c -C tree . | nextent mkfs -d - root.img 512m",
                     "The same, with the owners that fakeroot gives.",
                 ),

@@ -25,7 +25,7 @@ fn failures_print_one_line() {
     fails(&["cp", "-r", host, &inside(&image, "/passwd")], 1, "overwrite a file");
     fails(&["tar", "-c", &inside(&image, "/passwd")], 1, "is not a directory");
     fails(&["mkfs", "-q", "-d", "/nowhere", "new.img", "8m"], 1, "No such file");
-    fails(&["mkfs", "-q", "-d", host, "/nowhere/new.img"], 1, "give a SIZE");
+    fails(&["mkfs", "-q", "-d", host, "/nowhere/new.img"], 1, "No such file");
     e2fs::assert_clean(&image);
 }
 

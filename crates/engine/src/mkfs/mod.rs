@@ -8,6 +8,8 @@
 //! A caller writes a plan as it is, or turns it into a [`Filling`], which adds files and then
 //! writes everything.
 //!
+//! The size of a volume can follow from its contents: see [`Plan::fit`].
+//!
 //! A [`Plan`] is made without I/O and its size follows the metadata that must exist, not the
 //! volume: a sparse 16 TiB image is planned and written in well under a second. The counts, the
 //! place of every bitmap and table and the journal's size are those that mke2fs 1.47 chooses for
@@ -20,6 +22,7 @@ mod directories;
 mod error;
 mod files;
 mod fill;
+mod fit;
 mod journal;
 mod options;
 mod orphan;
@@ -33,10 +36,12 @@ mod shape;
 mod space;
 mod super_block;
 mod tables;
+mod void;
 mod write;
 
 pub use error::MkfsError;
 pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
+pub use fit::{Fit, Free, MEASURED_BLOCKS, Needs};
 pub use options::{
     CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, NameHash, OnError, Owner,
     Usage,

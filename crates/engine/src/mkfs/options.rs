@@ -6,6 +6,8 @@
 use nextent_ondisk::superblock::mount_opts;
 use uuid::Uuid;
 
+use super::fit::Fitted;
+
 /// The family of features to start from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -225,6 +227,8 @@ pub struct MkfsOptions {
     pub periodic_checks: bool,
     /// The time of all timestamps, in seconds since 1970; the present time if `None`.
     pub clock: Option<u64>,
+    /// The size follows from the contents.
+    pub(crate) fitted: Option<Fitted>,
 }
 
 impl Default for MkfsOptions {
@@ -254,6 +258,7 @@ impl Default for MkfsOptions {
             name_hash: NameHash::HalfMd4,
             periodic_checks: false,
             clock: None,
+            fitted: None,
         }
     }
 }

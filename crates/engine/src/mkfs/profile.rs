@@ -37,6 +37,8 @@ pub(super) fn profile(options: &MkfsOptions, bytes: u64) -> Profile {
     if options.creator_os == CreatorOs::Hurd {
         usages.push(Usage::Hurd);
     }
+    // Volumes that fit their contents have the same blocks at each size.
+    let bytes = if options.fitted.is_some() { bytes.max(512 * MIB) } else { bytes };
     for usage in usages {
         let usage = if usage == Usage::Default { usage_by_size(bytes) } else { usage };
         match usage {

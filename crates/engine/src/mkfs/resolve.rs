@@ -37,6 +37,16 @@ fn check_block_size(size: u32) -> Result<u32, MkfsError> {
     Ok(size)
 }
 
+/// The size of the blocks of a volume of `bytes`.
+///
+/// # Errors
+///
+/// A size that blocks cannot have.
+pub(super) fn block_size(options: &MkfsOptions, bytes: u64) -> Result<u32, MkfsError> {
+    let profile = profile::profile(options, bytes);
+    check_block_size(options.block_size.unwrap_or(profile.block_size))
+}
+
 fn check_inode_size(size: u32, block_size: u32) -> Result<u32, MkfsError> {
     // The superblock has 16 bits for it.
     let most = block_size.min(1 << 15);
@@ -79,9 +89,14 @@ fn inode_count(
         None => {
             // One a block at most, but where more are asked for.
             let ratio = options.bytes_per_inode.unwrap_or(ratio.max(block_size.into()));
-            match bytes / ratio {
+            let count = match bytes / ratio {
                 count if features.has(Incompat::BIT64) => count.min(most),
                 count => count,
+            };
+            match options.fitted {
+                Some(fitted) if fitted.exact && options.bytes_per_inode.is_none() => fitted.inodes,
+                Some(fitted) => count.max(fitted.inodes),
+                None => count,
             }
         }
     };
@@ -157,7 +172,7 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
     let mut warnings = Vec::new();
     let profile = profile::profile(options, bytes);
     let mut features = profile::features(options)?;
-    let block_size = check_block_size(options.block_size.unwrap_or(profile.block_size))?;
+    let block_size = block_size(options, bytes)?;
     let inode_size = if options.revision_0 {
         128
     } else {
@@ -189,6 +204,7 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
         resize: options.extended.resize,
         reserved_percent: options.reserved_percent,
         backup_supers: options.extended.backup_supers,
+        fitted: options.fitted.is_some(),
         features,
     };
     let shape = request.solve()?;

@@ -32,6 +32,9 @@ pub(super) struct Request {
     pub(super) resize: Option<u64>,
     pub(super) reserved_percent: f64,
     pub(super) backup_supers: u8,
+    /// The size follows from the contents: a single group may be full, and inodes are not rounded
+    /// down.
+    pub(super) fitted: bool,
     pub(super) features: Features,
 }
 
@@ -226,6 +229,10 @@ impl Request {
             asked => asked,
         };
         let mut per_group = inodes.max(MIN_INODES).div_ceil(u64::from(shape.group_count));
+        if self.fitted {
+            // A count is rounded down to a multiple of 8 below.
+            per_group = per_group.next_multiple_of(8);
+        }
         if per_group > bits {
             if shape.blocks_per_group >= 256 {
                 return Ok(false);
@@ -272,7 +279,8 @@ impl Request {
             // All descriptors count, also where meta_bg keeps them elsewhere: mke2fs's rule.
             overhead += u64::from(1 + shape.gdt_blocks + shape.reserved_gdt_blocks);
         }
-        if rest == 0 || rest >= overhead + LAST_GROUP_ROOM {
+        let room = if self.fitted && shape.group_count == 1 { 0 } else { LAST_GROUP_ROOM };
+        if rest == 0 || rest >= overhead + room {
             return Ok(Outcome::Fits);
         }
         if shape.group_count > 1 {

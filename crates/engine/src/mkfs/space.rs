@@ -109,6 +109,11 @@ impl Space {
             .map(move |(from, stop)| Run { start: from, len: stop.min(end) - from })
     }
 
+    /// The number of runs.
+    pub(super) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
     /// How many blocks of a range are taken.
     pub(super) fn count_in(&self, start: u64, end: u64) -> u64 {
         self.taken_in(start, end).map(|run| run.len).sum()

@@ -14,6 +14,7 @@ use crate::tar_path::split;
 use crate::{BuildError, EntryError, Result};
 use nextent::inodes::{Attr, Inodes, ROOT_INO, SetAttr, SetTime, XattrMode};
 use nextent::{Cred, Error, FileType};
+use nextent_num::to_u64;
 
 /// The directory that every new volume has.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -24,6 +25,17 @@ impl Attributes {
     /// Whether [`finish`](Self::finish) has anything to do.
     pub(crate) fn needs_finish(&self) -> bool {
         self.table.is_some() || self.needs_path()
+    }
+
+    /// The most blocks and inodes that [`finish`](Self::finish) adds. Each line may add a directory
+    /// and a block to its parent, which holds at least three names. A label may need a block.
+    pub(crate) fn most_added(&self) -> (u64, u64) {
+        let label = u64::from(self.needs_path());
+        let lines = self.table.iter().flat_map(|table| &table.lines);
+        let counts = lines.map(|line| to_u64(line.entries().count()));
+        counts.fold((label, 0), |(blocks, inodes), count| {
+            (blocks + 2 + count / 3 + label * count, inodes + count)
+        })
     }
 
     /// Changes the filled `volume`.

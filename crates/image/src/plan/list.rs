@@ -58,7 +58,8 @@ pub(super) struct Listing {
 #[derive(Clone, Copy)]
 pub(super) struct Lister<'a> {
     pub(super) source: &'a HostSource,
-    pub(super) pool: &'a Arc<Pool>,
+    /// Buffers for small files; without it no contents are read.
+    pub(super) pool: Option<&'a Arc<Pool>>,
     pub(super) block_size: usize,
 }
 
@@ -143,7 +144,7 @@ impl Reading<'_> {
         }
         let (size, len) = (to_usize(size), to_usize(size).next_multiple_of(self.lister.block_size));
         if self.last.as_ref().is_none_or(|(buffer, used)| used + len > buffer.len()) {
-            let new = self.lister.pool.take()?;
+            let new = self.lister.pool?.take()?;
             let old = self.last.replace((new, 0));
             self.full.extend(old.map(|(buffer, _)| Arc::new(buffer)));
         }

@@ -26,7 +26,7 @@ use crate::escape;
 use crate::trail::Trail;
 use nextent::Error;
 use nextent::inodes::{InodeNo, NewNode};
-use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
+use nextent::mkfs::{Added, Contents, FillBytes, Filling, Needs, NewAttrs, OpenDir, Plan};
 use nextent_num::to_usize;
 use nextent_sync::{Arc, Mutex, thread};
 use std::collections::HashMap;
@@ -72,19 +72,56 @@ struct Works<'a> {
 /// # Errors
 /// The image could not be finished.
 pub fn plan(
-    (source, top): (&HostSource, PathBuf),
+    from: (&HostSource, PathBuf),
     filling: Filling<'_>,
     report: &Report<'_>,
     (workers, one_writer, skip): (usize, bool, bool),
     adjust: &dyn Adjust,
 ) -> std::result::Result<Plan, Error> {
+    let how = How { workers, one_writer, skip, copies: true };
+    add_tree(from, filling, report, how, adjust).finish()
+}
+
+/// The blocks and inodes that [`plan`] would fill. No contents of files are read, and nothing is
+/// written to the device of `filling` that matters.
+pub fn measure(
+    from: (&HostSource, PathBuf),
+    filling: Filling<'_>,
+    report: &Report<'_>,
+    (workers, skip): (usize, bool),
+    adjust: &dyn Adjust,
+) -> Needs {
+    let how = How { workers, one_writer: false, skip, copies: false };
+    add_tree(from, filling, report, how, adjust).needs()
+}
+
+/// How a tree is added.
+struct How {
+    workers: usize,
+    /// No two threads write to the image at once.
+    one_writer: bool,
+    /// Entries that this process may not read are left out.
+    skip: bool,
+    /// The contents of files are copied.
+    copies: bool,
+}
+
+/// Adds a tree to `filling`.
+fn add_tree<'d>(
+    (source, top): (&HostSource, PathBuf),
+    filling: Filling<'d>,
+    report: &Report<'_>,
+    how: How,
+    adjust: &dyn Adjust,
+) -> Filling<'d> {
+    let How { workers, one_writer, skip, copies } = how;
     let bytes = filling.bytes();
     let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
-    let lister = Lister { source, pool: &pool, block_size };
+    let lister = Lister { source, pool: copies.then_some(&pool), block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
     let tasks = TaskQueue::new(one_writer);
     let works = Works { lister, report, bytes, tasks, writing };
-    let filling = thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| {
                 super::host_sys::own_descriptors();
@@ -94,15 +131,15 @@ pub fn plan(
         let batcher = Batcher::new(works.bytes.block_size());
         let (links, waiting, buf) = (HashMap::new(), Vec::new(), Vec::new());
         let ahead = workers * AHEAD;
+        let works = &works;
         let mut planner =
-            Planner { works: &works, adjust, filling, batcher, links, waiting, buf, ahead, skip };
+            Planner { works, adjust, filling, copies, batcher, links, waiting, buf, ahead, skip };
         planner.run(top);
         let filling = planner.filling;
         works.tasks.end();
         works.run();
         filling
-    });
-    filling.finish()
+    })
 }
 
 impl Works<'_> {
@@ -131,6 +168,8 @@ struct Planner<'a, 'd> {
     works: &'a Works<'a>,
     adjust: &'a dyn Adjust,
     filling: Filling<'d>,
+    /// Contents are copied.
+    copies: bool,
     batcher: Batcher,
     /// Files with names to come, and the number of these.
     links: HashMap<FileId, (InodeNo, u64)>,
@@ -234,7 +273,7 @@ impl Planner<'_, '_> {
         self.waiting[first..].reverse();
         let closed = self.filling.close_dir(open);
         let rendered = self.filling.take_rendered();
-        if !rendered.is_empty() {
+        if !rendered.is_empty() && self.copies {
             self.hand_out(Some(Job::Rendered(Arc::clone(&dir.dir), rendered)));
         }
         Ok(closed?)
@@ -282,7 +321,7 @@ impl Planner<'_, '_> {
         if !refused.is_empty() {
             self.report_refused(&Name::new(&dir.dir, &open.names()[at]).path(), &meta, Ok(refused));
         }
-        if runs.is_empty() {
+        if runs.is_empty() || !self.copies {
             return Ok(());
         }
         if let [run] = runs[..]

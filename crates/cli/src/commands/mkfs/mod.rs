@@ -1,6 +1,7 @@
 //! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
 mod attributes;
+mod free;
 mod options;
 pub(crate) mod report;
 pub(crate) mod values;
@@ -12,7 +13,7 @@ use crate::size::Size;
 use crate::{faked, show};
 use clap::Parser;
 use nextent::Foreign;
-use nextent::mkfs::{MkfsOptions, Owner, Plan};
+use nextent::mkfs::{Fit, MkfsOptions, Owner};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_image::{BuildError, Built, Contents, ImageBuilder};
 use nextent_num::to_u64;
@@ -27,9 +28,10 @@ use std::process::ExitCode;
 #[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
 #[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
-    /// Image file (created if SIZE is given) or block device
+    /// Image file (created if SIZE or -d is given) or block device
     image: PathBuf,
-    /// Size with k, m, g or t; a plain number counts blocks (of -b, or of 1 KiB)
+    /// Size with k, m, g or t; a plain number counts blocks (of -b, or of 1 KiB); default: that of
+    /// the image, or of the contents of a new one (--free)
     size: Option<Size>,
     /// Block size in bytes, 1024 to 65536
     #[arg(short = 'b', value_name = "BYTES")]
@@ -49,6 +51,12 @@ pub(crate) struct Args {
     /// Do not ask before an existing file system is overwritten
     #[arg(short = 'F', action = clap::ArgAction::Count)]
     force: u8,
+    /// Make it as small as its contents allow, with so much space free: bytes with k, m or g, or a
+    /// percentage of all blocks; reserved blocks (-m) are free; default for a new image without
+    /// SIZE: 10%, at least 16m
+    #[arg(long, value_name = "PERCENT%|BYTES", value_parser = free::parse)]
+    #[arg(conflicts_with = "size", requires = "contents")]
+    free: Option<Fit>,
     /// Blocks per group
     #[arg(short = 'g', value_name = "BLOCKS")]
     blocks_per_group: Option<u32>,
@@ -149,12 +157,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
-    if args.dry_run {
-        let size = device_size(args, &options, offset).map_err(at)?;
-        let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
-        report::show(args, plan.superblock(), plan.geometry())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let clock = options.clock;
     let builder = ImageBuilder::new(options).offset(offset).direct(args.direct);
     let mut builder = args.attributes.apply(builder, clock).map_err(at)?;
@@ -168,21 +170,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             builder = builder.root_owner(uid, gid);
         }
     }
-    let draft = builder.prepare(&args.image).map_err(|error| at(without_path(args, &error)))?;
+    if let Some(fit) = args.free {
+        builder = builder.fit(fit);
+    }
+    let progress = || Progress::new("mkfs", show::path(&args.image), args.quiet);
+    if args.dry_run {
+        return match builder.plan(&args.image, &progress()) {
+            Ok(plan) => {
+                report::show(args, plan.superblock(), plan.geometry())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => failed(args, &error).map_err(at),
+        };
+    }
+    let draft = match builder.prepare(&args.image, &progress()) {
+        Ok(draft) => draft,
+        Err(error) => return failed(args, &error).map_err(at),
+    };
     for warning in draft.plan().warnings() {
         complain(&format!("{command}{}: warning: {warning}", show::path(&args.image)));
     }
     if !confirmed(args, draft.device()).map_err(at)? {
         return Err(at("left unchanged".into()));
     }
-    let progress = Progress::new("mkfs", show::path(&args.image), args.quiet);
-    let made = draft.write(&progress);
-    drop(progress);
+    let made = draft.write(&progress());
     match made {
         Ok(made) => finished(args, &made)?,
-        // Each failure was printed.
-        Err(BuildError::Incomplete { .. }) => return Ok(ExitCode::FAILURE),
-        Err(error) => return Err(at(error.to_string())),
+        Err(error) => return failed(args, &error).map_err(at),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -194,6 +208,15 @@ fn finished(args: &Args, made: &Built) -> Result<(), Failure> {
         complain(&format!("mkfs {}: {text}", show::path(&args.image)));
     }
     report::show(args, made.superblock(), made.geometry())
+}
+
+/// The exit code, or the message, of a build that failed.
+fn failed(args: &Args, error: &BuildError) -> Result<ExitCode, String> {
+    match error {
+        // Each failure was printed.
+        BuildError::Incomplete { .. } => Ok(ExitCode::FAILURE),
+        error => Err(without_path(args, error)),
+    }
 }
 
 /// Opens the source that `-d` names, before anything is written.

@@ -38,6 +38,13 @@ Keys of -J:
   location=BLOCK        first block of the journal
   fast_commit_size=KIB  size of its area for fast commits
 
+Size of the contents (--free, or -d without SIZE for a new image):
+
+  The contents are measured before they are copied. A percentage is the part of all blocks of the
+  finished image that is free; blocks reserved by -m are free. --free 0 leaves at most a few blocks.
+  Without -b and -T, blocks have 4 KiB. Without -N there is an inode for each 16 KiB (or -i), but at
+  least as many as the contents need and a tenth more; with --free 0, as many as they need.
+
 Features of -O:
 
   has_journal, ext_attr, resize_inode, dir_index, sparse_super2, fast_commit, stable_inodes,

@@ -92,6 +92,7 @@ impl Filling<'_> {
             }
         });
         let (ino, record, runs, refused) = made?;
+        self.split |= runs.len() > 1;
         if let Contents::File { size, data } = contents {
             let bytes = self.bytes();
             for range in data {

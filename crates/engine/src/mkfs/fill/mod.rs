@@ -35,6 +35,7 @@ use nextent_ondisk::{BlockNo, Inode, InodeNo};
 
 use self::attributes::SharedBlocks;
 use super::error::MkfsError;
+use super::fit::Needs;
 use super::plan::Plan;
 use super::tables::Tables;
 use super::write::Out;
@@ -75,6 +76,8 @@ pub struct Filling<'d> {
     pending: BTreeMap<InodeNo, Pending>,
     named: BTreeMap<InodeNo, Named>,
     shared: SharedBlocks,
+    /// A file has several extents.
+    split: bool,
     /// Rendered and not written.
     rendered: Vec<(BlockNo, Vec<u8>)>,
 }
@@ -111,7 +114,19 @@ impl<'d> Filling<'d> {
         plan.put_inodes(&out, &mut tables, &made)?;
         let (index, goal) = (IndexInfo::of(&plan.sb), plan.geometry.first_data_block.0);
         let (named, shared, rendered) = (BTreeMap::new(), SharedBlocks::default(), Vec::new());
-        Ok(Self { plan, out, tables, tables_zeroed, goal, index, pending, named, shared, rendered })
+        Ok(Self {
+            plan,
+            out,
+            tables,
+            tables_zeroed,
+            goal,
+            index,
+            pending,
+            named,
+            shared,
+            split: false,
+            rendered,
+        })
     }
 
     /// The volume's root, empty but for `lost+found`.
@@ -135,6 +150,21 @@ impl<'d> Filling<'d> {
         let bits = self.plan.geometry.block_bits;
         let rendered = std::mem::take(&mut self.rendered).into_iter();
         rendered.map(|(block, bytes)| (block.0 << bits, bytes)).collect()
+    }
+
+    /// The blocks and inodes of what was added so far.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        let (plan, geometry) = (&self.plan, &self.plan.geometry);
+        let (first, end) = (geometry.first_data_block.0, geometry.blocks_count);
+        // The superblock has the counts of the empty volume.
+        let free = end - first - plan.space.count_in(first, end);
+        let free_inodes = geometry.inodes_count - plan.highest_inode;
+        Needs {
+            blocks: plan.sb.free_blocks_count() - free,
+            inodes: u64::from(plan.sb.free_inodes_count.get() - free_inodes),
+            split: self.split,
+        }
     }
 
     /// Writes all that is not written; directories that were not opened are empty. All bytes must

@@ -14,7 +14,8 @@
 //! | [`RecordingDevice`] | logs every write and flush, so that a test can build the image after a crash at any point ([`Recording`]) |
 //! | [`FaultDevice`] | errors, torn and lost writes, full disks and delays |
 //! | [`LatencyDevice`] | delays every operation |
-//! | [`Overlay`], [`ReadOnly`] | keep writes in memory, or refuse them |
+//! | [`Overlay`], [`ScratchOverlay`] | keep writes in memory, or in a scratch file |
+//! | [`ReadOnly`] | refuses writes |
 //!
 //! Each device has queues ([`DeviceQueue`]) for asynchronous transfers.
 //!
@@ -44,6 +45,7 @@ mod range;
 mod read_only;
 mod record;
 mod replay;
+mod scratch;
 mod sparse;
 
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
@@ -55,6 +57,7 @@ pub use queue::{Buffer, DeviceQueue};
 pub use read_only::ReadOnly;
 pub use record::{Event, RecordingDevice};
 pub use replay::{Loss, Recording};
+pub use scratch::ScratchOverlay;
 pub use sparse::{SparseRanges, copy_sparse};
 
 /// Bytes of the unit that a crash keeps or loses as a whole.

@@ -2,7 +2,7 @@
 
 use nextent_device::{
     BlockDevice, FaultDevice, FileDevice, FileOptions, MemoryDevice, Overlay, RecordingDevice,
-    SparseRanges,
+    ScratchOverlay, SparseRanges,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -146,6 +146,25 @@ proptest! {
         let model = compare(&device, &ops);
         prop_assert_eq!(base.stats().chunks, 0);
         device.apply_to(&base).unwrap();
+        prop_assert!(base.to_bytes() == model);
+    }
+
+    #[test]
+    fn a_scratch_overlay_equals_a_vector(ops in vec(op(), 1..40)) {
+        let base = MemoryDevice::new(SIZE);
+        let device = ScratchOverlay::new(&base, tempfile::tempfile().unwrap());
+        let model = compare(&device, &ops);
+        prop_assert_eq!(base.stats().chunks, 0);
+        // The written ranges hold all changes, and pages as a whole.
+        let mut at = 0;
+        while let Some(range) = device.next_written(at) {
+            prop_assert!(range.start >= at && range.start.is_multiple_of(4096));
+            prop_assert!(range.end.is_multiple_of(4096) || range.end == SIZE);
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            device.read_at(range.start, &mut bytes).unwrap();
+            base.write_at(range.start, &bytes).unwrap();
+            at = range.end;
+        }
         prop_assert!(base.to_bytes() == model);
     }
 

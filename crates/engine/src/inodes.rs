@@ -35,6 +35,7 @@ pub use crate::attr::{
     SetAttr, SetTime, XattrMode,
 };
 pub use crate::inode::Shrink;
+pub use crate::open::{Applied, Staged};
 pub use crate::ops::{
     Attached, CacheUsage, Done, FillRun, Inodes, OpenFile, Queue, ROOT_INO, Refused, Wait,
 };

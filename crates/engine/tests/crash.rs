@@ -3,15 +3,18 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeFs, close};
-use nextent::inodes::Inodes;
+use common::{Image, KINDS, VolumeFs, VolumeTree, close};
+use nextent::inodes::{Inodes, Staged};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_ondisk::Incompat;
+use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
+use nextent_testkit::tree::{Compare, HostDir, Tree, diff, walk};
 use nextent_testkit::{
-    CutInfo, Explorer, PosixFs, append_with_promises, change_with_promises, check_changes,
-    check_promises, e2fs, need, run_together,
+    Access, CutInfo, Explorer, KernelMount, PosixFs, RenameFlags, Variant, XattrFlags,
+    append_with_promises, change_with_promises, check_changes, check_promises, e2fs, need,
+    run_together,
 };
 
 /// Recovers one copy of `image` by an open and another by e2fsck. An error describes what is wrong.
@@ -127,4 +130,165 @@ fn the_log_repairs_a_torn_superblock() {
     // An empty log has no copy.
     close(&volume);
     assert!(open(&tear(&device)).is_err());
+}
+
+/// Files of the volume before staged changes.
+fn fill(device: &Arc<MemoryDevice>) {
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
+    let fs = VolumeFs(&volume);
+    for n in 0..60usize {
+        fs.mkdir(&format!("/d{n}"), 0o755).unwrap();
+        fs.create(&format!("/d{n}/f"), 0o644).unwrap();
+        fs.write(&format!("/d{n}/f"), 0, &vec![n as u8; 3000 * n]).unwrap();
+    }
+    close(&volume);
+}
+
+/// Changes of every kind: new data, data in place of older data, freed blocks, metadata.
+fn change(fs: &VolumeFs<'_>) {
+    fs.create("/new", 0o600).unwrap();
+    fs.write("/new", 0, &vec![0xa5; 700_000]).unwrap();
+    for n in 0..20 {
+        fs.unlink(&format!("/d{n}/f")).unwrap();
+        fs.rmdir(&format!("/d{n}")).unwrap();
+    }
+    for n in 20..40 {
+        fs.write(&format!("/d{n}/f"), 100, b"in place of older data").unwrap();
+        fs.set_xattr(&format!("/d{n}/f"), "user.new", &[7; 90], XattrFlags::Any).unwrap();
+    }
+    // The magic number of a log's block: it is escaped there.
+    fs.write("/d41/f", 0, &0xc03b_3998u32.to_be_bytes()).unwrap();
+    fs.truncate("/d42/f", 5).unwrap();
+    fs.rename("/d43", "/d44/moved", RenameFlags::Replace).unwrap();
+    for n in 0..30 {
+        fs.mkdir(&format!("/d45/e{n}"), 0o711).unwrap();
+    }
+}
+
+/// Whether the tree of a recovered volume is the new one, given both.
+fn which(volume: &Inodes, (old, new): (&Tree, &Tree)) -> Result<bool, String> {
+    let found = walk(&VolumeTree(volume)).map_err(|error| format!("walk: {error}"))?;
+    let (to_old, to_new) = (diff(old, &found, &ALL), diff(new, &found, &ALL));
+    match (to_old.is_empty(), to_new.is_empty()) {
+        (true, false) => Ok(false),
+        (false, true) => Ok(true),
+        _ => Err(format!("neither: old {to_old:?}, new {to_new:?}")),
+    }
+}
+
+const ALL: Compare =
+    Compare { times: true, root: true, owners: true, dir_sizes: true, xattrs: true, holes: false };
+
+/// Recovers one copy by an open and another by e2fsck; both must have the same tree.
+fn check_staged(image: &MemoryDevice, trees: (&Tree, &Tree)) -> Result<bool, String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let theirs = dir.path().join("theirs");
+    image.save(&theirs).map_err(|error| error.to_string())?;
+    let ours = Arc::new(image.snapshot());
+    let volume = Inodes::open(ours.clone(), &OpenOptions::default()).map_err(|e| e.to_string())?;
+    let is_new = which(&volume, trees)?;
+    close(&volume);
+    drop(volume);
+    let saved = dir.path().join("ours");
+    ours.save(&saved).map_err(|error| error.to_string())?;
+    for report in [e2fs::e2fsck(&saved), e2fs::e2fsck_recover(&theirs)] {
+        let report = report.map_err(|skip| skip.to_string())?;
+        if !report.is_clean() {
+            return Err(format!("e2fsck: {report:?}"));
+        }
+    }
+    let device = MemoryDevice::load(&theirs).map_err(|error| error.to_string())?;
+    let options = OpenOptions::new().read_only(true);
+    let volume = Inodes::open(Arc::new(device), &options).map_err(|e| e.to_string())?;
+    match which(&volume, trees)? == is_new {
+        true => Ok(is_new),
+        false => Err(format!("e2fsck disagrees; new by us: {is_new}")),
+    }
+}
+
+/// Recovers a copy by the kernel.
+fn check_by_kernel(image: &MemoryDevice, (old, new): (&Tree, &Tree)) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image.save(&path).unwrap();
+    let mount = need!(KernelMount::new(&path, Access::ReadWrite));
+    let found = walk(&HostDir::new(mount.path())).unwrap();
+    mount.unmount();
+    let how = Compare { dir_sizes: false, ..ALL };
+    let same = [old, new].map(|tree| diff(tree, &found, &how).is_empty());
+    assert!(same == [true, false] || same == [false, true], "{:?}", diff(old, &found, &how));
+}
+
+/// A power cut while staged changes are applied leaves all of them or none.
+fn apply_staged(args: &[&str], most: usize) {
+    let image = need!(Image::make(24 << 20, args));
+    let base = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    fill(&base);
+    let device = Arc::new(RecordingDevice::new(base.snapshot()));
+    let scratch = tempfile::tempfile().unwrap();
+    let staged = Staged::begin(device.clone(), scratch, &OpenOptions::default()).unwrap();
+    let tree = || walk(&VolumeTree(staged.volume())).unwrap();
+    let old = tree();
+    change(&VolumeFs(staged.volume()));
+    let new = tree();
+    assert_eq!(staged.volume().credit_overruns(), 0);
+    assert_eq!(device.events(), 0, "the device is written before the changes are complete");
+    let applied = staged.apply().unwrap();
+    assert!(applied.direct > 100 && applied.logged > 20, "{applied:?}");
+    let recording = device.recording();
+    let trees = (&old, &new);
+    let found = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    let explorer = Explorer { seed: 3, subsets: 12, most, ..Explorer::default() };
+    let report = explorer.explore(&recording, |image, _| {
+        let is_new = check_staged(&image, trees)?;
+        found[usize::from(is_new)].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    eprintln!("{} of {} images checked: {found:?}", report.checked, report.possible);
+    report.assert_none_failed();
+    assert!(found.iter().all(|count| count.load(Ordering::Relaxed) > 0), "{found:?}");
+    assert_eq!(check_staged(&recording.image_at(recording.events().len()), trees), Ok(true));
+    for cut in recording.flush_cuts() {
+        check_by_kernel(&recording.image_at(cut), trees);
+        check_by_kernel(&explorer.image(&recording, cut, Variant::Bare), trees);
+    }
+}
+
+#[test]
+fn staged_changes_are_applied_whole() {
+    apply_staged(KINDS[0].1, 90);
+}
+
+#[test]
+fn staged_changes_are_applied_whole_with_the_orphan_file() {
+    apply_staged(KINDS[1].1, 60);
+}
+
+#[test]
+fn staged_changes_are_applied_whole_on_small_blocks() {
+    apply_staged(KINDS[2].1, 60);
+}
+
+#[test]
+fn staged_changes_are_applied_whole_on_ext3() {
+    apply_staged(KINDS[9].1, 60);
+}
+
+/// Changes that are not applied leave no trace; those without a journal are refused.
+#[test]
+fn staged_changes_may_be_dropped() {
+    let image = need!(Image::make(24 << 20, KINDS[0].1));
+    let base = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    fill(&base);
+    let before = base.to_bytes();
+    let scratch = || tempfile::tempfile().unwrap();
+    let staged = Staged::begin(base.clone(), scratch(), &OpenOptions::default()).unwrap();
+    change(&VolumeFs(staged.volume()));
+    staged.volume().sync().unwrap();
+    drop(staged);
+    assert!(base.to_bytes() == before);
+    let image = need!(Image::make(24 << 20, KINDS[7].1));
+    let base = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let refused = Staged::begin(base, scratch(), &OpenOptions::default());
+    assert!(matches!(refused, Err(nextent::Error::Unsupported(_))), "{refused:?}");
 }

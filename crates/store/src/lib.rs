@@ -34,6 +34,6 @@ pub use journal::{
     RenderSink, Reservation,
 };
 pub use store::{
-    JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, inspect_journal, recover,
-    supersede,
+    JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, empty_log,
+    inspect_journal, log_blocks, log_room, recover, supersede,
 };

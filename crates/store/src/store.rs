@@ -127,6 +127,57 @@ pub fn supersede(
     journal::supersede(device, &spec.area(device, block_size)?, tid, images)
 }
 
+/// The most blocks that [`log_blocks`] can log.
+///
+/// # Errors
+///
+/// `Io`; `Corrupt` if the log is not empty or its superblock is damaged; `Unsupported` features.
+pub fn log_room(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+) -> Result<usize> {
+    journal::log_room(&spec.area(device, block_size)?, &spec.form)
+}
+
+/// Makes `images` durable as the only transaction of an empty log. Once this returns, a recovery
+/// writes all of them in place; after a crash before, all or none. The caller writes them in place
+/// and calls [`empty_log`].
+///
+/// The superblock of the volume must say durably that the volume needs recovery, before this and
+/// until the log is empty; so must its image, if it is one of the blocks.
+///
+/// # Errors
+///
+/// As [`log_room`].
+///
+/// # Panics
+///
+/// If there are more images than the log has room for.
+pub fn log_blocks(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+    images: &[(BlockNo, Vec<u8>)],
+) -> Result<()> {
+    let room = log_room(device, block_size, spec)?;
+    assert!(images.len() <= room, "{} blocks in a log for {room}", images.len());
+    journal::log_blocks(&spec.area(device, block_size)?, &spec.form, images)
+}
+
+/// Marks a log empty whose blocks are in place. Flushes the device before and after.
+///
+/// # Errors
+///
+/// `Io`, or `Corrupt` if there is no journal.
+pub fn empty_log(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+) -> Result<()> {
+    journal::empty_log(&spec.area(device, block_size)?)
+}
+
 /// Clears the error number that stopped the journal. Call this once the volume's own superblock has
 /// the error and is stable: a power cut before must not lose both.
 ///

@@ -5,7 +5,10 @@
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Tid};
-use nextent_store::{JournalRun, JournalSpec, JournalUse, inspect_journal, recover, supersede};
+use nextent_store::{
+    JournalRun, JournalSpec, JournalUse, empty_log, inspect_journal, log_blocks, log_room, recover,
+    supersede,
+};
 use nextent_sync::Arc;
 use nextent_testkit::Explorer;
 
@@ -75,6 +78,38 @@ fn blocks_that_exceed_the_log_are_in_place_before_it_is_empty() {
             true => Ok(()),
             false => Err(format!("the log is empty, but only {there} images are in place")),
         }
+    });
+    report.assert_none_failed();
+}
+
+/// An empty log takes as many blocks as it says, and a recovery writes all of them or none.
+#[test]
+fn a_single_transaction_is_written_whole() {
+    let empty = device();
+    let mut sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    sb.set_tail(0, Tid(7));
+    empty.write_at(200 * SIZE as u64, &sb.to_bytes()).unwrap();
+    let recording = Arc::new(RecordingDevice::new(empty));
+    let shared: Arc<dyn BlockDevice> = recording.clone();
+    let room = log_room(&shared, SIZE, &spec()).unwrap();
+    // The superblock, one block unused, and a commit block; a descriptor for 61 blocks.
+    assert_eq!(room, LOG as usize - 4);
+    let images = images(room as u64);
+    log_blocks(&shared, SIZE, &spec(), &images).unwrap();
+    recording.mark(1);
+    for (no, bytes) in &images {
+        shared.write_at(no.0 * SIZE as u64, bytes).unwrap();
+    }
+    empty_log(&shared, SIZE, &spec()).unwrap();
+    let state = inspect_journal(&shared, SIZE, &spec()).unwrap();
+    assert!(!state.needs_recovery && state.sequence == Tid(9), "{state:?}");
+    let explorer = Explorer { subsets: 8, ..Explorer::default() };
+    let report = explorer.explore(&recording.recording(), |image, info| {
+        let image: Arc<dyn BlockDevice> = Arc::new(image);
+        let found = recover(&image, SIZE, &spec()).map_err(|error| error.to_string())?;
+        let there = images.iter().filter(|wanted| has(&*image, wanted)).count();
+        let right = there == images.len() || there == 0 && info.marks.is_empty();
+        if right { Ok(()) } else { Err(format!("{there} images after {found:?}")) }
     });
     report.assert_none_failed();
 }

@@ -1,4 +1,4 @@
-//! Discards free blocks (`FITRIM`).
+//! Discards free blocks (`FITRIM`), and finds out whether a block is free.
 
 use super::blocks::BlockAlloc;
 use super::error::Result;
@@ -41,6 +41,18 @@ impl BlockAlloc {
             done += self.trim_region(&region, begin, stop, min)?;
         }
         Ok(done)
+    }
+
+    /// Whether nothing uses a block, now or after a crash. False in a damaged group, and if
+    /// it is unknown.
+    ///
+    /// # Errors
+    /// A failed read of a bitmap.
+    pub(crate) fn is_allocatable(&self, no: BlockNo) -> Result<bool> {
+        let Some(pos) = self.groups.core.layout.find(no) else { return Ok(false) };
+        let Some(region) = self.usable(pos.region)? else { return Ok(false) };
+        let state = region.lock();
+        Ok(state.buddy().run_at(pos.at, 1) == 1)
     }
 
     fn trim_region(&self, region: &Arc<Region>, from: u32, to: u32, min: u32) -> Result<u64> {

@@ -9,7 +9,7 @@ use nextent_ondisk::{
 };
 use nextent_store::{
     Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions,
-    clear_journal_error, inspect_journal, recover, supersede,
+    clear_journal_error, empty_log, inspect_journal, log_blocks, log_room, recover, supersede,
 };
 use nextent_sync::Arc;
 
@@ -163,6 +163,39 @@ impl Located {
         images: &[(BlockNo, Vec<u8>)],
     ) -> Result<()> {
         Ok(supersede(device, geometry.block_len(), &self.spec(geometry), tid, images)?)
+    }
+
+    /// Whether a block belongs to the journal.
+    pub(super) fn contains(&self, no: BlockNo) -> bool {
+        self.runs.iter().any(|run| run.start <= no && no < run.end())
+    }
+
+    /// The most blocks that [`log_blocks`](Self::log_blocks) can log.
+    pub(super) fn log_room(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<usize> {
+        Ok(log_room(device, geometry.block_len(), &self.spec(geometry))?)
+    }
+
+    /// Makes blocks durable as the only transaction of the empty log.
+    pub(super) fn log_blocks(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+        images: &[(BlockNo, Vec<u8>)],
+    ) -> Result<()> {
+        Ok(log_blocks(device, geometry.block_len(), &self.spec(geometry), images)?)
+    }
+
+    /// Marks the log empty; its blocks are in place.
+    pub(super) fn empty_log(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<()> {
+        Ok(empty_log(device, geometry.block_len(), &self.spec(geometry))?)
     }
 
     /// Whether the log holds transactions.

@@ -11,7 +11,8 @@
 //! | build the layers from the journal to the inodes; nothing is read before it is needed | no | `lifecycle` |
 //! | free or truncate orphans, in transactions | yes | `orphans` |
 //!
-//! `remount` makes an open volume read-only, and writable again.
+//! `remount` makes an open volume read-only, and writable again. `staged` applies changes of a
+//! volume all or not at all.
 
 mod backup;
 mod fast_commit;
@@ -22,9 +23,11 @@ mod orphans;
 mod remount;
 mod replacements;
 mod replay;
+mod staged;
 mod supported;
 
 pub(crate) use lifecycle::read_super;
 pub use options::OpenOptions;
 pub use replacements::Replacements;
 pub(crate) use replay::fast_commits;
+pub use staged::{Applied, Staged};

@@ -20,11 +20,11 @@ use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::{Arc, unix_time};
 
 /// The form of the log's blocks.
-struct LogForm {
-    block_size: usize,
-    format: TagFormat,
-    seed: Option<u32>,
-    tid: Tid,
+pub(super) struct LogForm {
+    pub(super) block_size: usize,
+    pub(super) format: TagFormat,
+    pub(super) seed: Option<u32>,
+    pub(super) tid: Tid,
 }
 
 /// Makes `images` durable in place of the fast commits that continue the log before `tid`, writes
@@ -75,7 +75,7 @@ pub(crate) fn supersede(
 }
 
 /// Descriptors, each followed by its images.
-fn encode(form: &LogForm, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
+pub(super) fn encode(form: &LogForm, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     for chunk in images.chunks(form.format.tags_per_block(form.block_size)) {
         let mut descriptor = DescriptorWriter::new(form.block_size, form.format, form.tid);
@@ -96,7 +96,7 @@ fn encode(form: &LogForm, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
     blocks
 }
 
-fn commit_block(form: &LogForm) -> Vec<u8> {
+pub(super) fn commit_block(form: &LogForm) -> Vec<u8> {
     let now = unix_time();
     let commit = CommitBlock { seconds: now.as_secs(), nanos: now.subsec_nanos(), crc32: None };
     commit.to_block(form.block_size, form.tid, form.seed)

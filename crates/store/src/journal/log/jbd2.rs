@@ -66,13 +66,7 @@ impl Jbd2Log {
             let what = "the log is not empty: it must be replayed first".to_owned();
             return Err(Error::Corrupt { block: 0, what });
         }
-        let mut incompat = JournalFeatures::REVOKE;
-        if use_.checksums {
-            incompat |= JournalFeatures::CSUM_V3;
-        }
-        if use_.wide {
-            incompat |= JournalFeatures::WIDE;
-        }
+        let incompat = use_.incompat();
         let form = |incompat| JournalFeatures { incompat, ..JournalFeatures::default() };
         let first = sb.first();
         if use_.fast {

@@ -17,6 +17,7 @@ use super::core::Journal;
 use crate::Result;
 use crate::flushes::Flushes;
 use nextent_ondisk::Tid;
+use nextent_ondisk::jbd2::JournalFeatures;
 
 /// The format options of a journal that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,20 @@ pub struct JournalUse {
     pub wide: bool,
     /// An area for fast commits; for volumes with `fast_commit`.
     pub fast: bool,
+}
+
+impl JournalUse {
+    /// The incompatible features of a log in use, apart from fast commits.
+    pub(super) fn incompat(&self) -> u32 {
+        let mut incompat = JournalFeatures::REVOKE;
+        if self.checksums {
+            incompat |= JournalFeatures::CSUM_V3;
+        }
+        if self.wide {
+            incompat |= JournalFeatures::WIDE;
+        }
+        incompat
+    }
 }
 
 /// The extent of a transaction in the log, in blocks of the journal.

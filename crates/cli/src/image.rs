@@ -5,7 +5,7 @@ use crate::location::Inside;
 use crate::show;
 use nextent::inodes::Inodes;
 use nextent::{Cred, Error, OpenOptions};
-use nextent_device::{FileDevice, FileOptions};
+use nextent_device::{BlockDevice, FileDevice, FileOptions};
 pub(crate) use nextent_image::{creator, umask};
 use nextent_sync::{Arc, thread};
 use std::path::Path;
@@ -25,15 +25,21 @@ pub(crate) enum Purpose {
     Change,
 }
 
+/// Opens the device of the image at `path`, locked against other programs as `purpose` needs it.
+pub(crate) fn device(path: &Path, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
+    let file = FileOptions::new().read_only(purpose == Purpose::Read);
+    let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
+    Ok(Arc::new(device))
+}
+
 impl Image {
     /// Opens the image at `path`.
     pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self> {
         let reads = purpose == Purpose::Read;
-        let file = FileOptions::new().read_only(reads);
-        let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
+        let device = device(path, purpose)?;
         let options = OpenOptions::new().read_only(reads);
         let name = show::path(path);
-        let volume = Inodes::open(Arc::new(device), &options).context(|| name.clone())?;
+        let volume = Inodes::open(device, &options).context(|| name.clone())?;
         if !reads && volume.is_read_only() {
             let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();
             return Err(Failure::new(format!("{name}: cannot be changed: {why}")));

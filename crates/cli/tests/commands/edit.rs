@@ -95,6 +95,11 @@ fn every_verb_works() {
     run_every_verb(&[]);
 }
 
+#[test]
+fn every_verb_works_atomically() {
+    run_every_verb(&["--atomic"]);
+}
+
 /// Names of every byte but the slash and zero.
 #[test]
 fn names_have_any_bytes() {
@@ -164,6 +169,7 @@ fn errors_are_counted_with_keep_going() {
     assert_eq!(lines[2..], ["nextent: -: 2 of 4 commands failed"], "{said}");
     assert_eq!(image.ok(&["ls", "IMAGE:/"]), "a\nb\nlost+found\n");
     e2fs::assert_clean(&image.path());
+    assert_eq!(image.run(&["edit", "-k", "--atomic", "IMAGE"]).status.code(), Some(2));
 }
 
 #[test]
@@ -182,4 +188,51 @@ fn scripts_may_have_many_lines() {
     e2fs::assert_clean(&image.path());
     assert_eq!(image.ok(&["cat", "IMAGE:/d99/f32"]), "text 32");
     assert_eq!(image.ok(&["ls", "IMAGE:/d50"]).lines().count(), 33);
+}
+
+/// An atomic script that fails changes no byte of the image.
+#[test]
+fn atomic_scripts_change_all_or_nothing() {
+    let image = Image::new();
+    works(&image, &[], "write /old 1\nmkdir /dir");
+    let before = std::fs::read(image.path()).unwrap();
+    for script in ["write /old 2\nwrite /new 3\nrm -r /dir\nrm /none\n", "write /new 'x"] {
+        let said = fails(&image, &["--atomic"], script);
+        assert!(said.lines().last().unwrap().contains("nothing was changed"), "{said}");
+        assert!(before == std::fs::read(image.path()).unwrap(), "{script}");
+    }
+    works(&image, &["--atomic"], "write /old 2\nwrite /new 3\nrm -r /dir\n");
+    e2fs::assert_clean(&image.path());
+    assert_eq!(image.ok(&["cat", "IMAGE:/old", "IMAGE:/new"]), "23");
+    assert_eq!(image.ok(&["ls", "IMAGE:/"]), "lost+found\nnew\nold\n");
+    // A volume that was not closed is recovered before.
+    let Ok(_) = e2fs::debugfs(&image.path(), true, &["feature needs_recovery"]) else { return };
+    works(&image, &["--atomic"], "write /old 4");
+    assert_eq!(image.ok(&["cat", "IMAGE:/old"]), "4");
+    e2fs::assert_clean(&image.path());
+}
+
+/// New data is not bounded by the journal, changes of blocks in use are.
+#[test]
+fn atomic_scripts_are_bounded_by_the_journal() {
+    let image = Image::new();
+    shell(
+        &image,
+        "$N mkfs -q -b 1024 -I 1024 -N 4096 -J size=1 $i 64m; head -c 12000000 /dev/urandom > big",
+    );
+    works(&image, &["--atomic"], "cp big /big\nwrite /small x");
+    e2fs::assert_clean(&image.path());
+    shell(&image, "$N cp -q $i:/big out; cmp out big");
+    // Each inode is a block that is in use.
+    let before = std::fs::read(image.path()).unwrap();
+    let script: String = (0..1500).map(|n| format!("write /f{n} x\n")).collect();
+    let said = fails(&image, &["--atomic"], &script);
+    let mut same = before == std::fs::read(image.path()).unwrap();
+    assert!(same && said.contains("nothing was changed"), "{said}");
+    works(&image, &[], &script);
+    shell(&image, "$N mkfs -q -t ext2 $i 64m");
+    let before = std::fs::read(image.path()).unwrap();
+    let said = fails(&image, &["--atomic"], "mkdir /a\n");
+    same = before == std::fs::read(image.path()).unwrap();
+    assert!(same && said.contains("journal"), "{said}");
 }

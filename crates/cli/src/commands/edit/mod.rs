@@ -1,5 +1,6 @@
 //! `edit`: runs a script of changes on one open image.
 
+mod atomic;
 mod script;
 mod verbs;
 mod write;
@@ -19,8 +20,8 @@ use std::path::{Path, PathBuf};
 /// Change an image by a script, with one open and one close
 ///
 /// Each line of the script is a verb with its arguments. Paths inside the image begin with a slash.
-/// The first line that fails ends the script; the lines before it stay done. A message names script
-/// and line.
+/// The first line that fails ends the script; the lines before it stay done, unless all changes are
+/// to be done or none. A message names script and line.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Args {
@@ -30,6 +31,11 @@ pub(crate) struct Args {
     /// Go on after lines that fail; exit with 1 if there are any
     #[arg(short, long)]
     keep_going: bool,
+    /// Make all changes or none, also if this program or the machine ends in between. The image
+    /// must have a journal, which must hold the changed blocks that are in use. Until the end of
+    /// the script changes are in a file without a name in TMPDIR, or else in /var/tmp
+    #[arg(long, conflicts_with = "keep_going")]
+    atomic: bool,
     /// The image
     image: PathBuf,
 }
@@ -69,6 +75,9 @@ Quotes:
 /// `nextent edit`.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (name, input) = open(args.file.as_deref())?;
+    if args.atomic {
+        return atomic::run(&args.image, &name, input);
+    }
     let image = Image::open(&args.image, Purpose::Change)?;
     let root = Inside::root(&args.image);
     let done = play(&name, input, args.keep_going, &image.volume, &root);

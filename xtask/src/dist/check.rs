@@ -1,7 +1,7 @@
 //! Checks the packages: pages are rendered without warnings, shells read their completions, and the
 //! packed program runs by its names.
 
-use super::{Dist, command, files, output};
+use super::{Dist, command, compat, files, output};
 use crate::shell::has;
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,29 @@ impl Dist {
                     .map_err(|error| format!("{}: {error}", file.display()))?;
             }
         }
-        for path in made.iter().filter(|path| path.extension().is_some_and(|e| e == "deb")) {
-            let apart = tempfile::tempdir().map_err(|error| error.to_string())?;
-            output(command("dpkg-deb", ["-x"]).arg(path).arg(apart.path()))?;
-            runs(&apart.path().join("usr"))?;
+        let all = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let (archives, packages) = (all.path().join("archives"), all.path().join("packages"));
+        for dir in [&archives, &packages] {
+            std::fs::create_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
-        runs(&self.dir.join(format!("nextent-{}-{}", self.version, self.triple)))
+        for path in made {
+            match path.extension().is_some_and(|end| end == "deb") {
+                true => output(command("dpkg-deb", ["-x"]).arg(path).arg(&packages))?,
+                false => output(
+                    command("tar", ["--strip-components=1", "-xf"])
+                        .arg(path)
+                        .arg("-C")
+                        .arg(&archives),
+                )?,
+            };
+        }
+        for usr in [archives, packages.join("usr")] {
+            if usr.exists() {
+                runs(&usr)?;
+                compat::runs(&usr)?;
+            }
+        }
+        Ok(())
     }
 
     /// The shared libraries that the program needs.

@@ -1,7 +1,9 @@
-//! Makes the packages: the static program, man pages, completions, a tar archive, and a Debian
-//! package if `dpkg-deb` is installed. All are checked at the end.
+//! Makes the packages: the static program, man pages, completions, tar archives, and Debian
+//! packages if `dpkg-deb` is installed. A second package has links by the names of e2fsprogs. All
+//! are checked at the end.
 
 mod check;
+mod compat;
 mod package;
 mod tree;
 
@@ -43,9 +45,9 @@ pub(crate) fn run() -> Result<(), String> {
     let binary = target.join(&triple).join("dist/nextent");
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let dist = Dist { dir, binary, docs, version, triple };
-    let mut made = vec![dist.archive()?];
+    let mut made = vec![dist.archive()?, dist.compat_archive()?];
     if has("dpkg-deb") {
-        made.push(dist.debian()?);
+        made.extend([dist.debian()?, dist.compat_debian()?]);
     } else {
         println!("no Debian package: dpkg-deb is not installed");
     }

@@ -12,13 +12,7 @@ impl Dist {
         let path = self.dir.join(format!("nextent_{}_{arch}.deb", self.version));
         let tree = self.dir.join("debian");
         self.tree(&tree.join("usr"))?;
-        let named = |error: std::io::Error| format!("{}: {error}", tree.display());
-        fs::create_dir(tree.join("DEBIAN")).map_err(named)?;
-        let (size, sums) = contents(&tree)?;
-        fs::write(tree.join("DEBIAN/md5sums"), sums).map_err(named)?;
-        fs::write(tree.join("DEBIAN/control"), self.control(&arch, size)).map_err(named)?;
-        let mut build = command("dpkg-deb", ["--root-owner-group", "--build"]);
-        done(build.arg(&tree).arg(&path).stdout(std::process::Stdio::null()))?;
+        build(&tree, &path, |kib| self.control(&arch, kib))?;
         Ok(path)
     }
 
@@ -33,6 +27,33 @@ impl Dist {
             self.version
         )
     }
+}
+
+/// Packs `tree` as the Debian package at `path`. `control` gets the size of the files in KiB.
+pub(super) fn build(
+    tree: &Path,
+    path: &Path,
+    control: impl FnOnce(u64) -> String,
+) -> Result<(), String> {
+    let named = |error: std::io::Error| format!("{}: {error}", tree.display());
+    fs::create_dir(tree.join("DEBIAN")).map_err(named)?;
+    let (size, sums) = contents(tree)?;
+    fs::write(tree.join("DEBIAN/md5sums"), sums).map_err(named)?;
+    fs::write(tree.join("DEBIAN/control"), control(size)).map_err(named)?;
+    let mut build = command("dpkg-deb", ["--root-owner-group", "--build"]);
+    // The latest time of files, and the time of the archive.
+    build.env("SOURCE_DATE_EPOCH", epoch()?.to_string());
+    done(build.arg(tree).arg(path).stdout(std::process::Stdio::null()))
+}
+
+/// The time of the files in packages, in seconds since 1970: that of the environment, else that of
+/// the commit, so that the same source makes the same package.
+pub(super) fn epoch() -> Result<u64, String> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => output(&mut command("git", ["log", "-1", "--format=%ct"]))?,
+    };
+    text.trim().parse().map_err(|_| format!("SOURCE_DATE_EPOCH: {text} is not a time"))
 }
 
 /// The size of the files in KiB, and their checksums.

@@ -1,5 +1,6 @@
 //! The installed files, below a prefix.
 
+use super::package::epoch;
 use super::{Dist, command, done, files};
 use crate::shell::root;
 use std::fs;
@@ -63,12 +64,20 @@ impl Dist {
     /// Makes an archive of the tree, to be unpacked at `/usr` or another prefix.
     pub(super) fn archive(&self) -> Result<PathBuf, String> {
         let name = format!("nextent-{}-{}", self.version, self.triple);
-        let path = self.dir.join(format!("{name}.tar.gz"));
         self.tree(&self.dir.join(&name))?;
-        let how = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf"];
-        let mut tar = command("tar", how);
-        done(tar.arg(&path).arg("-C").arg(&self.dir).arg(&name))?;
-        Ok(path)
+        self.pack_archive(&name)
+    }
+
+    /// Packs the directory `name`. Files have the time of the source, so that the same source makes
+    /// the same archive.
+    pub(super) fn pack_archive(&self, name: &str) -> Result<PathBuf, String> {
+        let tar = self.dir.join(format!("{name}.tar"));
+        let how = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX"];
+        let mut command = command("tar", how);
+        command.arg(format!("--mtime=@{}", epoch()?)).arg("-cf").arg(&tar);
+        done(command.arg("-C").arg(&self.dir).arg(name))?;
+        pack(&tar)?;
+        Ok(self.dir.join(format!("{name}.tar.gz")))
     }
 }
 
@@ -81,7 +90,8 @@ fn pack(path: &Path) -> Result<(), String> {
     done(command("gzip", ["-9n"]).arg(path))
 }
 
-fn copyright() -> io::Result<String> {
+/// The licence.
+pub(super) fn copyright() -> io::Result<String> {
     let mit = fs::read_to_string(root().join("LICENSE-MIT"))?;
     Ok(format!(
         "nextent is licensed under the MIT license or the Apache License 2.0, at your choice.\n\

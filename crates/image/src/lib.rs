@@ -31,6 +31,7 @@ mod locks;
 mod mktar;
 mod name;
 mod observer;
+mod packed;
 mod plan;
 mod queue;
 mod report;

@@ -6,6 +6,7 @@
 
 use super::entry::{Kind, Meta};
 use super::image_sink::ImageDir;
+use super::packed::Unpacked;
 use super::queue::Queue;
 use super::tar_header::{SPARSE_BLOCK, SparseMap, check, not_packed, path_of, size_of, text};
 use super::tar_number::{does_not_fit, header_number};
@@ -128,7 +129,7 @@ struct Reader<'a, T: Extractable> {
     top: ImageDir,
 }
 
-/// Reads the stream `input` into the directory `top`.
+/// Reads the stream `input`, which may be packed by gzip or zstd, into the directory `top`.
 ///
 /// # Errors
 /// The stream cannot be read or is damaged. Failures of single entries go to the report.
@@ -137,6 +138,7 @@ pub fn unpack<T: Extractable>(
     top: ImageDir,
     input: &mut dyn Read,
 ) -> Result<()> {
+    let mut input = Unpacked::new(input)?;
     let queue = Queue::new();
     thread::scope(|scope| {
         for _ in 0..unpacking.workers.max(1) {
@@ -146,7 +148,7 @@ pub fn unpack<T: Extractable>(
         let mut reader = Reader {
             unpacking,
             queue: &queue,
-            input,
+            input: &mut input,
             global: Extended::default(),
             dirs: HashMap::new(),
             known: 0,

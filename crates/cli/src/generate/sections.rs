@@ -193,7 +193,7 @@ const PAGES: &[(&str, Page)] = &[
         Page {
             examples: &[
                 ("nextent tar -c disk.img:/ | zstd > disk.tar.zst", "Packs all files."),
-                ("zstd -dc disk.tar.zst | nextent tar -x disk.img:/", "Unpacks them."),
+                ("nextent tar -x disk.img:/ < disk.tar.zst", "Unpacks them."),
             ],
             environment: &[COLOR],
             see: &["tar(1)", "nextent-cp(1)"],

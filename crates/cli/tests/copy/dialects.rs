@@ -39,6 +39,23 @@ out('e.tar', h(b'././@LongLink', b'L', 151) + b'n'*150 + b'\\0'*362, f(b'n'*99),
     }
 }
 
+/// Streams are unpacked by their contents, also if they have several parts.
+#[test]
+fn packed_streams_are_read_as_by_gnu_tar() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    shell(
+        dir.path(),
+        "mkdir -p src/sub; seq 90000 > src/one; echo two > src/sub/two; tar -C src -cf a.tar .; \
+        for tool in gzip zstd; do command -v $tool > /dev/null || exit 0; \
+        { head -c 300k a.tar | $tool -c; tail -c +307201 a.tar | $tool -c; } > a.$tool; done",
+    );
+    for stream in ["a.gzip", "a.zstd"] {
+        if dir.path().join(stream).exists() {
+            as_gnu_tar(dir.path(), stream);
+        }
+    }
+}
+
 /// An entry with a number that an inode cannot hold is refused and named; the rest is unpacked.
 #[test]
 fn numbers_that_do_not_fit_refuse_their_entry() {

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Bypass the host's page cache
     #[arg(short = 'D')]
     direct: bool,
-    /// Fill it from a directory, a tar file, or a tar stream on stdin (-)
+    /// Fill it from a directory, a tar file (plain, gzip or zstd), or a tar stream on stdin (-)
     #[arg(short = 'd', value_name = "DIR|TAR|-")]
     pub(crate) contents: Option<PathBuf>,
     /// What a kernel does on errors: continue, remount-ro or panic

@@ -65,16 +65,36 @@ pub(crate) enum Command {
     /// Allocate, punch, zero, collapse or insert a range of a file
     Fallocate(Fallocate),
     /// Set times of files; make empty files where there are none
+    ///
+    /// A DATE is `now`, `@SECONDS`, or a date of ISO 8601: 2026-01-31, or with a time and an offset
+    /// 2026-01-31T23:59:59.5+01:00. Without an offset it is UTC, as is a STAMP.
     Touch(crate::commands::touch::Args),
     /// Make a device node or a named pipe
+    ///
+    /// Numbers are decimal, octal after 0, or hexadecimal after 0x.
     Mknod(crate::commands::mknod::Args),
     /// Show names or values of extended attributes
+    ///
+    /// Without -d and -n it shows the names. Text, `0x` with hexadecimal digits and `0s` with
+    /// base64 are the forms of getfattr(1).
     Getxattr(crate::commands::xattr::Get),
     /// Set or remove an extended attribute
+    ///
+    /// NAME has its namespace: user., trusted., security., or system.posix_acl_access and
+    /// system.posix_acl_default. VALUE is text, `0x` and hexadecimal digits, or `0s` and base64. In
+    /// a VALUE in double quotes `\\`, `\"` and `\` with three octal digits are escapes.
     Setxattr(crate::commands::xattr::Set),
     /// Change an image by a script, with one open and one close
+    ///
+    /// Each line of the script is a verb with its arguments; a verb has the options of the command
+    /// with its name. Paths inside the image begin with a slash. The first line that fails ends the
+    /// script; the lines before it stay done, unless all changes are to be done or none. A message
+    /// names script and line.
     Edit(crate::commands::edit::Args),
     /// Punch holes into the image for free blocks, or discard them
+    ///
+    /// Options are those of fstrim(8). Blocks that the volume has freed are discarded once that is
+    /// durable. The number of bytes counts all free runs, also those that were holes before.
     Trim(crate::commands::trim::Args),
     /// Recover the journal, as a mount would
     Replay(Replay),

@@ -17,9 +17,7 @@ const MODE: u16 = 0o666;
 const MAJOR_MAX: u32 = 0xfff;
 const MINOR_MAX: u32 = 0xf_ffff;
 
-/// Make a device node or a named pipe
-///
-/// Numbers are decimal, octal after 0, or hexadecimal after 0x.
+/// Arguments of `mknod`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Permission bits, octal or symbolic

@@ -14,10 +14,7 @@ use nextent_num::must_fit;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 
-/// Set times of files; make empty files where there are none
-///
-/// A DATE is `now`, `@SECONDS`, or a date of ISO 8601: 2026-01-31, or with a time and an offset
-/// 2026-01-31T23:59:59.5+01:00. Without an offset it is UTC, as is a STAMP.
+/// Arguments of `touch`.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

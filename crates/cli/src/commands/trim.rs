@@ -7,10 +7,7 @@ use nextent::Error;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Free blocks in the image file become holes; on a block device they are discarded
-///
-/// Options are those of fstrim(8). Blocks that the volume has freed are discarded once that is
-/// durable. The number of bytes counts all free runs, also those that were holes before.
+/// Arguments of `trim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Begin at this byte of the volume

@@ -17,11 +17,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Change an image by a script, with one open and one close
-///
-/// Each line of the script is a verb with its arguments. Paths inside the image begin with a slash.
-/// The first line that fails ends the script; the lines before it stay done, unless all changes are
-/// to be done or none. A message names script and line.
+/// Arguments of `edit`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Args {
@@ -61,8 +57,6 @@ Verbs:
   ls [-l] [-a] [-d] PATH...           list
   stat PATH...                        show attributes, times and extents
   cat PATH...                         write contents to standard output
-
-Each verb has the options of the command with its name.
 
 Quotes:
   'TEXT'                              the text as it is

@@ -16,10 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// Show names or values of extended attributes
-///
-/// Without -d and -n it shows the names. Text, `0x` with hexadecimal digits and `0s` with base64
-/// are the forms of getfattr(1).
+/// Arguments of `getxattr`.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Get {
@@ -63,11 +60,7 @@ impl Get {
     }
 }
 
-/// Set or remove an extended attribute
-///
-/// NAME has its namespace: user., trusted., security., or system.posix_acl_access and
-/// system.posix_acl_default. VALUE is text, `0x` and hexadecimal digits, or `0s` and base64. In a
-/// VALUE in double quotes `\\`, `\"` and `\` with three octal digits are escapes.
+/// Arguments of `setxattr`.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 #[command(override_usage = "nextent setxattr [-h] IMAGE:/PATH NAME VALUE\n       \

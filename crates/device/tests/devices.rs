@@ -96,6 +96,122 @@ fn a_device_that_others_read_stays_read_only() {
     device.write_at(0, b"x").unwrap();
 }
 
+/// Users of different parts of a file do not exclude each other; those of the same bytes do, and
+/// users of the whole file do.
+#[test]
+fn parts_are_locked_for_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    drop(make(&path));
+    let part = |at: u64, size: u64| options().offset(at).size(size).part("1");
+    let (first, second) = (part(4096, 8192), part(12288, 8192));
+    let rest = options().offset(4096);
+    let locked = |options: &FileOptions| match FileDevice::open(&path, options) {
+        Ok(_) => false,
+        Err(OpenError::Locked { .. }) => true,
+        Err(error) => panic!("{error}"),
+    };
+    let reading = |options: &FileOptions| options.clone().read_only(true);
+    let writer = FileDevice::open(&path, &first).unwrap();
+    assert!(locked(&first) && locked(&reading(&first)) && locked(&rest));
+    assert!(locked(&options()) && locked(&reading(&options())));
+    assert!(locked(&part(0, 4097)) && locked(&part(12287, 1)));
+    assert!(!locked(&part(0, 4096)) && !locked(&reading(&part(0, 4096))));
+    let other = FileDevice::open(&path, &second).unwrap();
+    assert!(locked(&second) && !locked(&part(20480, 4096)));
+    let message = FileDevice::open(&path, &second).unwrap_err().to_string();
+    assert!(message.contains("disk.img@1: in use"), "{message}");
+    drop(writer);
+    assert!(!locked(&first) && !locked(&reading(&first)) && locked(&options()));
+    let reader = FileDevice::open(&path, &reading(&first)).unwrap();
+    assert!(locked(&first) && !locked(&reading(&first)));
+    drop(other);
+    assert!(!locked(&reading(&options())) && locked(&options()));
+    drop(reader);
+    let whole = FileDevice::open(&path, &options()).unwrap();
+    assert!(locked(&first) && locked(&reading(&first)) && locked(&rest));
+    drop(whole);
+    let whole = FileDevice::open(&path, &reading(&options())).unwrap();
+    assert!(locked(&first) && !locked(&reading(&first)));
+    drop(whole);
+    assert!(!locked(&options()));
+}
+
+/// While another part has its own writer.
+#[test]
+fn a_part_for_reading_becomes_writable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    drop(make(&path));
+    let part = |at: u64| options().offset(at).size(4096).part("1");
+    let other = FileDevice::open(&path, &part(0)).unwrap();
+    let device = FileDevice::open(&path, &part(4096).read_only(true)).unwrap();
+    let reader = FileDevice::open(&path, &part(4096).read_only(true)).unwrap();
+    assert!(matches!(device.allow_writes(), Err(OpenError::Locked { .. })));
+    drop(reader);
+    assert!(matches!(FileDevice::open(&path, &part(4096)), Err(OpenError::Locked { .. })));
+    device.allow_writes().unwrap();
+    device.write_at(0, b"text").unwrap();
+    assert!(FileDevice::open(&path, &part(4096).read_only(true)).is_err());
+    drop(device);
+    FileDevice::open(&path, &part(4096)).unwrap();
+    drop(other);
+    FileDevice::open(&path, &options()).unwrap();
+}
+
+/// Nothing outside of a part is written, discarded or read, and the file keeps its length.
+#[test]
+fn a_part_has_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    std::fs::write(&path, [7; 200_000]).unwrap();
+    for how in [options(), options().direct(true)] {
+        let part = how.offset(50_000).size(100_000).part("1");
+        let Ok(device) = FileDevice::open(&path, &part) else { continue };
+        assert_eq!(device.size(), 100_000);
+        device.write_at(0, &[1; 100_000]).unwrap();
+        device.discard(0, 100_000).unwrap();
+        device.write_zeroes(0, 100_000).unwrap();
+        device.write_at(99_999, b"x").unwrap();
+        assert!(device.write_at(99_999, b"xx").is_err() && device.discard(1, 100_000).is_err());
+        assert!(
+            device.write_zeroes(99_999, 2).is_err() && device.write_at(u64::MAX, b"x").is_err()
+        );
+        assert!(device.read_at(100_000, &mut [0]).is_err());
+        device.flush().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!((bytes.len(), bytes[149_999]), (200_000, b'x'));
+        assert!(bytes[..50_000].iter().chain(&bytes[150_000..]).all(|byte| *byte == 7));
+    }
+    let beyond = options().offset(150_000).size(50_001);
+    assert!(matches!(FileDevice::open(&path, &beyond), Err(OpenError::TooShort { .. })));
+}
+
+/// Locks that other programs take of bytes of the file do not exclude readers of a part.
+#[test]
+#[cfg(target_os = "linux")]
+fn locks_of_other_programs_do_not_collide() {
+    use std::os::fd::AsRawFd;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    drop(make(&path));
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    // SAFETY: zero is valid for integers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as i16, 4096, 8192);
+    // SAFETY: the descriptor is open, and the call reads one `flock`.
+    let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    assert_eq!(rc, 0);
+    let part = options().offset(4096).size(8192).read_only(true);
+    let one = FileDevice::open(&path, &part).unwrap();
+    assert!(FileDevice::open(&path, &part).is_ok());
+    drop(one);
+    // A writer cannot know what the lock is for.
+    assert!(matches!(FileDevice::open(&path, &options()), Err(OpenError::Locked { .. })));
+    drop(file);
+    assert!(FileDevice::open(&path, &options()).is_ok());
+}
+
 #[test]
 fn a_path_that_is_no_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();

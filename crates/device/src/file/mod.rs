@@ -33,7 +33,7 @@ use nextent_sync::{Arc, LockClass, Mutex};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes from which on zeros are written by unmapping the range.
@@ -58,6 +58,8 @@ struct Opened {
     claim: Mutex<exclusive::Claim>,
     /// Whether it takes no lock for reading.
     unlocked: bool,
+    /// What the lock is for.
+    locked: LockedBytes,
     offset: u64,
     size: u64,
     /// Stored under `claim`, once.
@@ -71,6 +73,24 @@ struct Opened {
     by_threads: bool,
     /// Set once, by the first failed flush.
     flush_failed: AtomicBool,
+}
+
+/// The bytes of the file that the lock is for.
+#[derive(Debug, Default)]
+struct LockedBytes {
+    bytes: Range<u64>,
+    /// Whether other bytes of the file may have other users.
+    is_part: bool,
+    /// The part's name.
+    part: Option<String>,
+}
+
+impl LockedBytes {
+    /// A request for the lock.
+    fn wanted<'a>(&'a self, path: &'a Path, writes: bool, unlocked: bool) -> exclusive::Wanted<'a> {
+        let (bytes, is_part, part) = (self.bytes.clone(), self.is_part, self.part.as_deref());
+        exclusive::Wanted { path, writes, unlocked, record_locks: false, bytes, is_part, part }
+    }
 }
 
 impl FileDevice {
@@ -114,6 +134,7 @@ impl FileDevice {
             path: PathBuf::new(),
             claim: Mutex::new(&CLAIM, exclusive::Claim::default()),
             unlocked: true,
+            locked: LockedBytes::default(),
             offset: 0,
             size,
             read_only: AtomicBool::new(false),
@@ -176,6 +197,18 @@ impl FileDevice {
     /// The block size, in bytes, of a block device's cache; `None` for a regular file.
     pub fn cache_block_size(&self) -> Option<u32> {
         self.opened.block_device.then(|| sys::cache_block_size(&self.opened.file)).flatten()
+    }
+
+    /// Bytes of a logical sector of a block device; `None` for a regular file.
+    pub fn sector_size(&self) -> Option<u64> {
+        self.opened.block_device.then(|| sys::sector_size(&self.opened.file)).flatten()
+    }
+
+    /// The path of the kernel's device for a partition of this block device, if the kernel has one
+    /// with exactly these bytes.
+    pub fn partition_device(&self, offset: u64, size: u64) -> Option<PathBuf> {
+        let meta = self.opened.file.metadata().ok().filter(|_| self.opened.block_device)?;
+        exclusive::partition_device(meta.rdev(), offset..offset.checked_add(size)?)
     }
 
     /// Whether the file is a block device.

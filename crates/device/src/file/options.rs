@@ -2,7 +2,7 @@
 
 use super::direct::Direct;
 use super::exclusive::Users;
-use super::{CLAIM, FileDevice, Opened, exclusive, sys};
+use super::{CLAIM, FileDevice, LockedBytes, Opened, exclusive, sys};
 use nextent_sync::atomic::AtomicBool;
 use nextent_sync::{Arc, Mutex};
 use std::fs::{File, OpenOptions};
@@ -23,6 +23,7 @@ pub struct FileOptions {
     create: bool,
     offset: u64,
     size: Option<u64>,
+    part: Option<String>,
 }
 
 impl FileOptions {
@@ -85,6 +86,14 @@ impl FileOptions {
     /// The size of the device in bytes. The default is the rest of the file after the offset.
     pub fn size(mut self, size: u64) -> Self {
         self.size = Some(size);
+        self
+    }
+
+    /// The device is a part of the file, from the offset on, and other parts may have other users.
+    /// In messages and in the table of mounts it is the path with `@` and this name. A device with
+    /// an offset is a part in any case.
+    pub fn part(mut self, name: impl Into<String>) -> Self {
+        self.part = Some(name.into());
         self
     }
 }
@@ -190,16 +199,18 @@ impl From<OpenError> for io::Error {
 /// Opens `path`; see [`FileDevice::open`].
 pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, OpenError> {
     let (file, block_device, read_only, own) = open_file(path, options)?;
-    let fail = |source| OpenError::Io { path: path.into(), source };
+    let shown = exclusive::shown(path, options.part.as_deref());
+    let fail = |source| OpenError::Io { path: shown.clone(), source };
     let meta = file.metadata().map_err(fail)?;
     let size = options.size.unwrap_or(u64::MAX - options.offset);
+    let locked = LockedBytes {
+        bytes: options.offset..options.offset.saturating_add(size),
+        is_part: options.offset > 0 || options.part.is_some(),
+        part: options.part.clone(),
+    };
     let want = exclusive::Wanted {
-        path,
-        writes: !read_only,
-        unlocked: options.unlocked,
         record_locks: options.record_locks,
-        start: options.offset,
-        end: options.offset.saturating_add(size),
+        ..locked.wanted(path, !read_only, options.unlocked)
     };
     let mut claim = exclusive::claim(&file, &meta, &want)?;
     claim.own = own;
@@ -215,7 +226,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     }
     let size = options.size.unwrap_or_else(|| len.saturating_sub(options.offset));
     if options.offset.checked_add(size).is_none_or(|end| end > len) {
-        return Err(OpenError::TooShort { path: path.into(), len, offset: options.offset, size });
+        return Err(OpenError::TooShort { path: shown, len, offset: options.offset, size });
     }
     let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
     let opened = Opened {
@@ -223,6 +234,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
         path: path.into(),
         claim: Mutex::new(&CLAIM, claim),
         unlocked: options.unlocked,
+        locked,
         offset: options.offset,
         size,
         read_only: AtomicBool::new(read_only),

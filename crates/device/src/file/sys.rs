@@ -69,8 +69,9 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
-/// Releases the lock of [`try_lock`].
+/// Releases the locks of [`try_lock`] and [`try_lock_range`].
 pub(super) fn unlock(file: &File) -> io::Result<()> {
+    unlock_ranges(file);
     Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)?)
 }
 
@@ -86,6 +87,27 @@ pub(super) fn replace(old: &File, new: &File) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn replace(_: &File, _: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The result of an attempt to lock bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeLock {
+    Held,
+    Refused,
+    /// The system or the file system has no such locks, or the file is not open for that access.
+    Impossible,
+}
+
+/// Whether the file is on NFS, where the kernel makes `flock` a lock of all bytes.
+pub(super) fn is_on_nfs(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::fs::fstatfs(file)
+        .is_ok_and(|found| found.f_type == rustix::fs::NFS_SUPER_MAGIC);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        false
+    }
 }
 
 /// Whether a block device is marked read only. Some can be opened for writing nevertheless.
@@ -120,6 +142,17 @@ pub(super) fn is_direct(file: &File) -> io::Result<bool> {
 pub(super) fn is_block_device(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::FileTypeExt;
     Ok(file.metadata()?.file_type().is_block_device())
+}
+
+/// The bytes of a logical sector of a block device.
+pub(super) fn sector_size(file: &File) -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    return rustix::fs::ioctl_blksszget(file).ok().map(u64::from);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        None
+    }
 }
 
 /// The alignment, in bytes, of direct transfers, as the system reports it. The default of 4096
@@ -214,12 +247,54 @@ mod linux {
         Ok(punch(file, at, len)? || try_fallocate(file, keep, at, len)?)
     }
 
-    /// Whether another process has record locks (of `fcntl`, of either kind) on the file.
-    pub(in super::super) fn has_record_locks(file: &File) -> bool {
-        // SAFETY: all fields are integers, for which zero is valid. A zero start and length mean
-        // the whole file.
+    /// A lock of bytes, for `fcntl`.
+    fn record_lock(kind: libc::c_int, bytes: &Range<u64>) -> Option<libc::flock> {
+        // SAFETY: all fields are integers, for which zero is valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = must_fit(libc::F_WRLCK);
+        lock.l_type = must_fit(kind);
+        lock.l_start = bytes.start.try_into().ok()?;
+        lock.l_len = bytes.end.checked_sub(bytes.start)?.try_into().ok()?;
+        Some(lock)
+    }
+
+    /// Locks bytes for this open file, which may not be open elsewhere under the same descriptor.
+    pub(in super::super) fn try_lock_range(
+        file: &File,
+        exclusive: bool,
+        bytes: &Range<u64>,
+    ) -> io::Result<RangeLock> {
+        let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+        let Some(lock) = record_lock(kind, bytes) else { return Ok(RangeLock::Impossible) };
+        loop {
+            // SAFETY: the descriptor is open during the call, which reads one `flock`.
+            let rc = unsafe {
+                libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock))
+            };
+            if rc == 0 {
+                return Ok(RangeLock::Held);
+            }
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                Some(libc::EAGAIN | libc::EACCES) => Ok(RangeLock::Refused),
+                Some(libc::EINVAL | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS)
+                | Some(libc::EBADF) => Ok(RangeLock::Impossible),
+                _ => Err(error),
+            };
+        }
+    }
+
+    /// Releases all locks of bytes of this open file.
+    pub(in super::super) fn unlock_ranges(file: &File) {
+        let Some(lock) = record_lock(libc::F_UNLCK, &(0..0)) else { return };
+        // It fails where there are no such locks.
+        // SAFETY: the descriptor is open during the call, which reads one `flock`.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(&lock)) };
+    }
+
+    /// Whether another process has record locks (of `fcntl`, of either kind) on these bytes.
+    pub(in super::super) fn has_record_locks(file: &File, bytes: &Range<u64>) -> bool {
+        let Some(mut lock) = record_lock(libc::F_WRLCK, bytes) else { return false };
         // SAFETY: the descriptor is open during the call, which reads and writes one `flock`.
         let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         // Some file systems have no record locks.
@@ -273,7 +348,10 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{cache_block_size, has_record_locks, loop_backing, next_data, unmap, zero};
+pub(super) use linux::{
+    cache_block_size, has_record_locks, loop_backing, next_data, try_lock_range, unlock_ranges,
+    unmap, zero,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod other {
@@ -287,7 +365,17 @@ mod other {
         Ok(false)
     }
 
-    pub(in super::super) fn has_record_locks(_: &File) -> bool {
+    pub(in super::super) fn try_lock_range(
+        _: &File,
+        _: bool,
+        _: &Range<u64>,
+    ) -> io::Result<RangeLock> {
+        Ok(RangeLock::Impossible)
+    }
+
+    pub(in super::super) fn unlock_ranges(_: &File) {}
+
+    pub(in super::super) fn has_record_locks(_: &File, _: &Range<u64>) -> bool {
         false
     }
 
@@ -309,4 +397,7 @@ mod other {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{cache_block_size, has_record_locks, loop_backing, next_data, unmap, zero};
+pub(super) use other::{
+    cache_block_size, has_record_locks, loop_backing, next_data, try_lock_range, unlock_ranges,
+    unmap, zero,
+};

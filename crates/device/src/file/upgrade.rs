@@ -8,7 +8,7 @@
 //! If writing is refused and the shared lock cannot be taken again, another process is writing.
 //! Then all transfers fail from then on.
 
-use super::exclusive::{self, Claim, Wanted};
+use super::exclusive::{self, Claim};
 use super::options::OpenError;
 use super::{FileDevice, Opened, sys};
 use nextent_sync::atomic::Ordering;
@@ -63,14 +63,7 @@ impl Opened {
         let flags = sys::direct_flag(self.direct.is_some());
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).custom_flags(flags).open(&same).map_err(fail)?;
-        let mut want = Wanted {
-            path: &self.path,
-            writes: true,
-            unlocked: self.unlocked,
-            record_locks: false,
-            start: self.offset,
-            end: self.offset.saturating_add(self.size),
-        };
+        let mut want = self.locked.wanted(&self.path, true, self.unlocked);
         *claim = Claim::default();
         if !self.unlocked {
             sys::unlock(&self.file).map_err(fail)?;

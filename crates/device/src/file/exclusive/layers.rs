@@ -6,6 +6,7 @@
 use super::super::{device_number, sys};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -125,6 +126,24 @@ pub(super) fn disk_of(device: u64) -> Option<u64> {
     let folder = std::fs::canonicalize(sys_path(device)).ok()?;
     let is_part = folder.join("partition").exists();
     is_part.then(|| number_at(folder.parent()?)).flatten()
+}
+
+/// The bytes of its disk that a partition has.
+pub(super) fn place_of(device: u64) -> Option<Range<u64>> {
+    let number = |name: &str| {
+        let text = std::fs::read_to_string(sys_path(device).join(name)).ok()?;
+        text.trim().parse::<u64>().ok()?.checked_mul(512)
+    };
+    let start = number("start")?;
+    Some(start..start.checked_add(number("size")?)?)
+}
+
+/// The path of the partition of `disk` with exactly these bytes.
+pub(in super::super) fn partition_device(disk: u64, bytes: Range<u64>) -> Option<PathBuf> {
+    let mut parts = parts_of(disk).into_iter();
+    let device = parts.find(|part| place_of(*part).as_ref() == Some(&bytes))?;
+    let path = device_path(device);
+    (Node::at(&path) == Some(Node::Block(device))).then_some(path)
 }
 
 /// The partitions of a disk.

@@ -4,7 +4,7 @@
 //!
 //! | mechanism | excludes |
 //! |---|---|
-//! | `flock` of the file or device, and of the files and devices below it | other processes of this program |
+//! | locks of the file or device, and of the files and devices below it ([`locks`]) | other processes of this program |
 //! | an open with `O_EXCL` of the block device, and of the loop devices over it | the kernel (mounts, swap, device-mapper, md), and programs that do the same |
 //! | a check of mounts, swap files and record locks | kernel and programs that use a file without a loop device |
 //!
@@ -12,23 +12,29 @@
 //! partitions, a device and its members ([`layers`]). Files are identified by device and inode,
 //! block devices by their number. Paths are used in messages only.
 //!
-//! A writer of a loop device locks the backing file exclusively. Below a partition, or a device
-//! with several members, it takes a shared lock, because other parts may have their own writers. A
-//! shared lock still excludes a writer of the whole file.
+//! A writer of a part of a file, of a loop device over a part, or of a partition locks only the
+//! bytes of that part, since other parts may have their own writers. Below a device with several
+//! members it takes a shared lock: the part of a member that it uses is not known. Any of these
+//! excludes a writer of the whole file.
 //!
 //! The locks and claims live as long as the device is open. Two later users cannot be excluded: a
 //! loop device that root attaches to an image file, and a mount.
 
 mod layers;
+mod locks;
 mod users;
 
 use super::{options::OpenError, sys};
 use layers::{Loop, Node};
+use locks::{Access, lock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+pub(super) use layers::partition_device;
+pub(super) use users::shown;
 pub use users::{User, Users};
 
 /// The largest number of layers to search. More than two loop devices over each other are rare.
@@ -54,8 +60,23 @@ pub(super) struct Wanted<'a> {
     /// Whether record locks of other processes are accepted.
     pub(super) record_locks: bool,
     /// The byte range of the file that is used.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) bytes: Range<u64>,
+    /// Whether other bytes of the file may have other users.
+    pub(super) is_part: bool,
+    /// The part's name after the path and `@`, as the table of mounts shows it.
+    pub(super) part: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// The name for messages.
+    fn shown(&self) -> PathBuf {
+        users::shown(self.path, self.part)
+    }
+
+    fn access(&self) -> Access {
+        let bytes = self.is_part.then(|| self.bytes.clone());
+        Access { exclusive: self.writes, bytes, others: false }
+    }
 }
 
 /// Opens the block device at `path` exclusively. `None` if this process may not open it.
@@ -89,19 +110,18 @@ pub(super) fn claim(file: &File, meta: &Metadata, want: &Wanted<'_>) -> Result<C
     if want.unlocked && !want.writes {
         return Ok(claim);
     }
-    lock(file, want.writes, want)?;
+    lock(file, &want.access(), want)?;
     let node = Node::of(meta);
-    let mut seen = vec![node];
+    let mut places = vec![(node, want.bytes.clone())];
     if let Node::Block(device) = node {
-        claim.lock_under(device, want.writes, want, &mut seen)?;
+        claim.lock_under(device, &want.access(), want, &mut places)?;
     }
     if !want.writes {
         return Ok(claim);
     }
-    let ranges = seen.clone().into_iter().map(|one| (one, 0, u64::MAX));
-    for (one, start, end) in ranges {
-        let (start, end) = if one == node { (want.start, want.end) } else { (start, end) };
-        claim.take_over((one, start, end), want.path, &mut seen)?;
+    let mut seen = places.iter().map(|(one, _)| *one).collect();
+    for place in places {
+        claim.take_over(place, &want.shown(), &mut seen)?;
     }
     if let Node::File(..) = node {
         refuse_used_file(file, node, want)?;
@@ -109,28 +129,17 @@ pub(super) fn claim(file: &File, meta: &Metadata, want: &Wanted<'_>) -> Result<C
     Ok(claim)
 }
 
-fn lock(file: &File, writes: bool, want: &Wanted<'_>) -> Result<(), OpenError> {
-    let path = want.path;
-    match sys::try_lock(file, writes) {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            let users = file.metadata().map(|meta| users::of_locked(path, &meta));
-            Err(OpenError::Locked { path: path.into(), users: users.unwrap_or_default() })
-        }
-        Err(source) => Err(OpenError::Io { path: path.into(), source }),
-    }
-}
-
 impl Claim {
-    /// Locks the files and devices below `device` and adds them to `seen`.
+    /// Locks the files and devices below `device` and adds them, with the bytes that it uses, to
+    /// `places`.
     fn lock_under(
         &mut self,
         device: u64,
-        exclusive: bool,
+        access: &Access,
         want: &Wanted<'_>,
-        seen: &mut Vec<Node>,
+        places: &mut Vec<(Node, Range<u64>)>,
     ) -> Result<(), OpenError> {
-        if seen.len() > LAYERS {
+        if places.len() > LAYERS {
             return Ok(());
         }
         if let Some(over) = Loop::of(device) {
@@ -138,19 +147,24 @@ impl Claim {
             let Some(node) = over.backing.filter(|node| Node::at(&over.path) == Some(*node)) else {
                 return Ok(());
             };
-            let Ok(file) = open_quietly(&over.path) else { return Ok(()) };
-            lock(&file, exclusive, want)?;
+            let access = access.within(over.start, over.end);
+            let Ok(file) = open_to_lock(&over.path, &access) else { return Ok(()) };
+            lock(&file, &access, want)?;
             self.under.push(file);
-            seen.push(node);
+            places.push((node, access.range()));
             return match node {
-                Node::Block(device) => self.lock_under(device, exclusive, want, seen),
+                Node::Block(device) => self.lock_under(device, &access, want, places),
                 Node::File(..) => Ok(()),
             };
         }
-        let disk = layers::disk_of(device).into_iter();
-        for below in disk.chain(layers::members_of(device)) {
-            seen.push(Node::Block(below));
-            self.lock_under(below, false, want, seen)?;
+        if let Some((disk, bytes)) = layers::disk_of(device).zip(layers::place_of(device)) {
+            let access = Access { others: true, ..access.within(bytes.start, bytes.end) };
+            places.push((Node::Block(disk), access.range()));
+            self.lock_under(disk, &access, want, places)?;
+        }
+        for below in layers::members_of(device) {
+            places.push((Node::Block(below), Access::READ.range()));
+            self.lock_under(below, &Access::READ, want, places)?;
         }
         Ok(())
     }
@@ -159,7 +173,7 @@ impl Claim {
     /// so that the kernel cannot start to use one.
     fn take_over(
         &mut self,
-        (node, start, end): (Node, u64, u64),
+        (node, bytes): (Node, Range<u64>),
         path: &Path,
         seen: &mut Vec<Node>,
     ) -> Result<(), OpenError> {
@@ -169,7 +183,7 @@ impl Claim {
         };
         for over in Loop::all() {
             let is_over = over.backing.is_some_and(|backing| related.contains(&backing));
-            let apart = over.end <= start || end <= over.start;
+            let apart = over.end <= bytes.start || bytes.end <= over.start;
             let known = seen.contains(&Node::Block(over.device)) || seen.len() > LAYERS * 4;
             if !is_over || apart || known {
                 continue;
@@ -189,7 +203,7 @@ impl Claim {
                     users => return Err(busy(users)),
                 },
             }
-            self.take_over((Node::Block(over.device), 0, u64::MAX), path, seen)?;
+            self.take_over((Node::Block(over.device), 0..u64::MAX), path, seen)?;
         }
         Ok(())
     }
@@ -210,16 +224,15 @@ fn users_of_busy(device: u64) -> Users {
 /// Refuses an image that is swap space, that another server has mounted, or that has record locks.
 /// Virtual machine monitors take record locks.
 fn refuse_used_file(file: &File, node: Node, want: &Wanted<'_>) -> Result<(), OpenError> {
-    let path = want.path;
-    let found = users::of_file(node, path);
+    let found = users::of_file(node, want.path);
     if !found.0.is_empty() {
-        return Err(OpenError::Used { path: path.into(), users: found });
+        return Err(OpenError::Used { path: want.shown(), users: found });
     }
-    if want.record_locks || !sys::has_record_locks(file) {
+    if want.record_locks || !sys::has_record_locks(file, &(0..locks::SPACE)) {
         return Ok(());
     }
-    let users = file.metadata().map(|meta| users::of_locked(path, &meta)).unwrap_or_default();
-    Err(OpenError::Locked { path: path.into(), users })
+    let users = file.metadata().map(|meta| users::of_locked(want.path, &meta)).unwrap_or_default();
+    Err(OpenError::Locked { path: want.shown(), users })
 }
 
 fn open_exclusively(path: &Path) -> io::Result<File> {
@@ -228,4 +241,16 @@ fn open_exclusively(path: &Path) -> io::Result<File> {
 
 fn open_quietly(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Opens a file below a device for a lock. An exclusive lock of bytes needs a file that is open for
+/// writing.
+fn open_to_lock(path: &Path, access: &Access) -> io::Result<File> {
+    if access.exclusive && access.bytes.is_some() {
+        let both = OpenOptions::new().read(true).write(true).open(path);
+        if both.is_ok() {
+            return both;
+        }
+    }
+    open_quietly(path)
 }

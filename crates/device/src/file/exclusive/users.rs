@@ -4,11 +4,13 @@
 //! may be missing.
 
 use super::super::device_number;
+use super::Wanted;
 use super::layers::{self, Node};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::Metadata;
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,9 +107,17 @@ impl Mounted {
         table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
     }
 
-    /// Whether the mount's source is `node`.
+    /// Whether the mount's source is `node`, or a part of it.
     fn is_from(&self, node: Node) -> bool {
-        self.source.is_absolute() && Node::at(&self.source) == Some(node)
+        let found = Node::at(&self.source).or_else(|| Node::at(self.source_of_part()?));
+        self.source.is_absolute() && found == Some(node)
+    }
+
+    /// The file of a source like `disk.img@2`.
+    fn source_of_part(&self) -> Option<&Path> {
+        let source = self.source.as_os_str().as_bytes();
+        let at = source.iter().rposition(|byte| *byte == b'@')?;
+        Some(Path::new(std::ffi::OsStr::from_bytes(&source[..at])))
     }
 
     /// Whether the mount's server may have been started with a relative path to `path`: the file
@@ -221,15 +231,68 @@ pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
     Users(mounts.map(Mounted::user).chain(processes).collect())
 }
 
+/// The users of locked bytes of a file: the processes that hold a lock on some of them and, as far
+/// as the kernel says it, their mounts; also the mount of the part that is asked for.
+pub(super) fn of_locked_bytes(want: &Wanted<'_>, meta: &Metadata, bytes: &Range<u64>) -> Users {
+    // Without a visible holder the other processes that have the file open are not named: they may
+    // use other bytes.
+    let processes = lockers_of_bytes(&place_of(meta), bytes);
+    let path = std::fs::canonicalize(want.path).unwrap_or_else(|_| want.path.into());
+    let served: BTreeSet<u64> = processes.iter().flat_map(connections_of).collect();
+    let name = want.part.map(|part| shown(&path, Some(part)));
+    let is_it = |mount: &Mounted| {
+        let is_named = name.as_ref().is_some_and(|name| *name == mount.source);
+        served.contains(&mount.device) || is_named && mount.is_ours()
+    };
+    let mounts = Mounted::all().into_iter().filter(is_it);
+    Users(mounts.map(Mounted::user).chain(processes).collect())
+}
+
+/// The name of a part of a file, or of all of it.
+pub(in super::super) fn shown(path: &Path, part: Option<&str>) -> PathBuf {
+    let Some(part) = part else { return path.into() };
+    let mut name = path.as_os_str().to_owned();
+    name.push("@");
+    name.push(part);
+    name.into()
+}
+
+/// The visible processes that have locked some of these bytes of the file at `place`, from the
+/// locks of their descriptors: the kernel's table of locks does not name the holders.
+fn lockers_of_bytes(place: &str, bytes: &Range<u64>) -> Vec<User> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = pids.filter(|pid| *pid != std::process::id());
+    let holds = |pid: &u32| {
+        let texts = descriptors(*pid).into_iter();
+        texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).any(|line| {
+            let lock = line.strip_prefix("lock:").map(str::trim);
+            lock.is_some_and(|lock| locks_bytes(lock, place, bytes))
+        })
+    };
+    others.filter(holds).map(process).collect()
+}
+
+/// Whether a line of `/proc/PID/fdinfo` says that a lock of an open file has some of these bytes.
+fn locks_bytes(line: &str, place: &str, bytes: &Range<u64>) -> bool {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let is_it = fields.get(1) == Some(&"OFDLCK") && fields.get(5) == Some(&place);
+    let number = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok());
+    let last = number(7).unwrap_or(u64::MAX);
+    is_it && number(6).is_some_and(|first| first < bytes.end && bytes.start <= last)
+}
+
+/// What the kernel says of each descriptor of a process.
+fn descriptors(pid: u32) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
+}
+
 /// The device numbers of the FUSE mounts that a process serves, as far as the kernel says them
 /// (from Linux 6.16 on) and this process may know them.
 fn connections_of(user: &User) -> BTreeSet<u64> {
     let User::Process { pid, .. } = user else { return BTreeSet::new() };
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
-        return BTreeSet::new();
-    };
-    let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
-    texts.filter_map(|text| connection_in(&text)).collect()
+    descriptors(*pid).iter().filter_map(|text| connection_in(text)).collect()
 }
 
 /// The device number in the text of a descriptor of a FUSE connection.
@@ -242,10 +305,15 @@ fn connection_in(text: &str) -> Option<u64> {
 /// The other processes that hold a lock on the file.
 fn lockers(meta: &Metadata) -> Vec<User> {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let (major, minor) = (device_number::major(meta.dev()), device_number::minor(meta.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let place = place_of(meta);
     let pids: BTreeSet<u32> = table.lines().filter_map(|line| locker(line, &place)).collect();
     pids.into_iter().filter(|pid| *pid != std::process::id()).map(process).collect()
+}
+
+/// A file as the kernel's tables of locks name it.
+fn place_of(meta: &Metadata) -> String {
+    let (major, minor) = (device_number::major(meta.dev()), device_number::minor(meta.dev()));
+    format!("{major:02x}:{minor:02x}:{}", meta.ino())
 }
 
 /// The process that holds the lock of a line of `/proc/locks`, if the lock is on the file `place`.
@@ -295,6 +363,11 @@ mod tests {
         assert_eq!(locker("1: -> FLOCK  ADVISORY  WRITE 78 fe:00:123 0 EOF", place), None);
         assert_eq!(locker("1: OFDLCK ADVISORY  READ -1 fe:00:123 0 EOF", place), None);
         assert_eq!(locker(one, "fe:00:12"), None);
+        let line = "1: OFDLCK ADVISORY  WRITE -1 fe:00:123 1000 1999";
+        let locks = |bytes: Range<u64>| locks_bytes(line, place, &bytes);
+        assert!(locks(0..1001) && locks(1999..3000) && !locks(0..1000) && !locks(2000..3000));
+        assert!(!locks_bytes(one, place, &(0..9)));
+        assert!(locks_bytes("1: OFDLCK ADVISORY  READ -1 fe:00:123 7 EOF", place, &(9..10)));
         let descriptor = "pos:\t0\nfuse_connection:\t7340033\n";
         assert_eq!(connection_in(descriptor), Some(device_number::makedev(7, 1)));
         assert_eq!(connection_in("pos:\t0\n"), None);

@@ -2,17 +2,18 @@
 
 use crate::commands::length::Length;
 use crate::size;
+use crate::target::{self, ImageSpec};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// Make, read, change, check and mount ext4 images, without root.
 ///
-/// A path inside an image is written IMAGE:/path. Sizes accept the suffixes k, m, g and t. `nextent
-/// COMMAND --help` describes a command.
+/// A path inside an image is written IMAGE:/path; IMAGE@2 is a partition of a disk image. Sizes
+/// accept the suffixes k, m, g and t. `nextent COMMAND --help` describes a command.
 #[derive(Debug, Parser)]
 #[command(name = "nextent", version, max_term_width = 100, subcommand_required = true)]
 #[command(arg_required_else_help = true, args_override_self = true)]
+#[command(after_long_help = target::HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     Status(crate::commands::status::Args),
     /// Check an image and replay its journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
-    /// Show the superblock of an image and how fragmented its free space is
+    /// Show the superblock of an image and how fragmented its free space is, or a disk's partitions
     Info(crate::commands::info::Args),
     /// Copy into, out of, between or within images
     Cp(crate::commands::cp::Args),
@@ -275,7 +276,8 @@ pub(crate) struct Fallocate {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Replay {
     /// The image
-    pub(crate) image: PathBuf,
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) image: ImageSpec,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,13 +2,12 @@
 
 use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
-use crate::show;
+use crate::target::ImageSpec;
 use nextent::inodes::Inodes;
 use nextent::{Cred, Error, OpenOptions};
-use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_device::{BlockDevice, FileOptions};
 pub(crate) use nextent_image::{creator, umask};
 use nextent_sync::{Arc, thread};
-use std::path::Path;
 
 /// An open image and its name, for messages.
 pub(crate) struct Image {
@@ -25,21 +24,21 @@ pub(crate) enum Purpose {
     Change,
 }
 
-/// Opens the device of the image at `path`, locked against other programs as `purpose` needs it.
-pub(crate) fn device(path: &Path, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
-    let file = FileOptions::new().read_only(purpose == Purpose::Read);
-    let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
+/// Opens the device of an image, locked against other programs as `purpose` needs it.
+pub(crate) fn device(spec: &ImageSpec, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
+    let device = spec.open(FileOptions::new().read_only(purpose == Purpose::Read))?;
     Ok(Arc::new(device))
 }
 
 impl Image {
-    /// Opens the image at `path`.
-    pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self> {
+    /// Opens an image.
+    pub(crate) fn open(spec: &ImageSpec, purpose: Purpose) -> Result<Self> {
         let reads = purpose == Purpose::Read;
-        let device = device(path, purpose)?;
+        let device = device(spec, purpose)?;
         let options = OpenOptions::new().read_only(reads);
-        let name = show::path(path);
-        let volume = Inodes::open(device, &options).context(|| name.clone())?;
+        let name = spec.to_string();
+        let volume = Inodes::open(device, &options)
+            .map_err(|error| Failure::new(format!("{name}: {}", spec.explain(&error))))?;
         if !reads && volume.is_read_only() {
             let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();
             return Err(Failure::new(format!("{name}: cannot be changed: {why}")));

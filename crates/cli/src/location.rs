@@ -1,12 +1,12 @@
-//! Paths on the host and inside images: `IMAGE:/path`.
+//! Paths on the host and inside images: `IMAGE:/path` or `IMAGE@PART:/path`.
 
 use crate::failure::{Failure, Result};
 use crate::show;
-use std::ffi::{OsStr, OsString};
+use crate::target::ImageSpec;
+use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// A path on the host or inside an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub(crate) enum Location {
 /// A path inside an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// The image file or device.
-    pub(crate) image: PathBuf,
+    /// The image: a file or device, or a part of it.
+    pub(crate) image: ImageSpec,
     /// The path, from the root, with its leading slash.
     pub(crate) path: Vec<u8>,
 }
@@ -39,7 +39,8 @@ impl Location {
         let at = bytes.windows(2).position(|pair| pair == b":/");
         match at {
             Some(at) if at > 0 && std::fs::symlink_metadata(arg).is_err() => {
-                let image = PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
+                let image = ImageSpec::parse(OsStr::from_bytes(&bytes[..at]));
+                let image = image.map_err(Failure::usage)?;
                 Ok(Self::Image(Inside { image, path: bytes[at + 1..].to_vec() }))
             }
             _ => Ok(Self::Host(PathBuf::from(arg))),
@@ -60,8 +61,8 @@ impl Inside {
     }
 
     /// The root directory of an image.
-    pub(crate) fn root(image: &Path) -> Self {
-        Self { image: image.to_owned(), path: b"/".to_vec() }
+    pub(crate) fn root(image: &ImageSpec) -> Self {
+        Self { image: image.clone(), path: b"/".to_vec() }
     }
 
     /// The path of the entry `name` of this directory.
@@ -80,9 +81,8 @@ impl Inside {
     }
 
     /// Whether `image` is the same image, by any path.
-    pub(crate) fn same_image(&self, image: &Path) -> bool {
-        let id = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-        self.image == image || id(&self.image).is_some_and(|this| id(image) == Some(this))
+    pub(crate) fn same_image(&self, image: &ImageSpec) -> bool {
+        self.image.is_same(image)
     }
 }
 
@@ -109,8 +109,12 @@ mod tests {
     fn images_and_host_paths() {
         let parse = |s: &str| Location::parse(OsStr::new(s));
         let inside = |image: &str, path: &str| {
-            Location::Image(Inside { image: image.into(), path: path.into() })
+            Location::Image(Inside {
+                image: ImageSpec::parse(OsStr::new(image)).unwrap(),
+                path: path.into(),
+            })
         };
+        assert_eq!(parse("a.img@2:/b").unwrap(), inside("a.img@2", "/b"));
         assert_eq!(parse("a.img:/b/c").unwrap(), inside("a.img", "/b/c"));
         assert_eq!(parse("x/a.img:/").unwrap(), inside("x/a.img", "/"));
         assert_eq!(parse("a:b").unwrap(), Location::Host("a:b".into()));

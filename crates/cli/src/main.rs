@@ -21,6 +21,7 @@ mod progress;
 mod scope;
 mod show;
 mod size;
+mod target;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -23,9 +23,17 @@ pub enum BuildError {
     /// The image does not exist, and no size was given to create it.
     #[error("no such file; give a SIZE to create it")]
     NoSize,
-    /// The size of a block device does not follow from the contents.
-    #[error("is a block device, which has its size; leave out --free")]
+    /// The size of a block device, or of a part of a disk, does not follow from the contents.
+    #[error("is a block device or a part, which has its size; leave out --free")]
     FixedSize,
+    /// The size is larger than the part of the file that the image may have.
+    #[error("{size} bytes do not fit in this part of {part} bytes")]
+    PartTooSmall {
+        /// The size that was asked for.
+        size: u64,
+        /// The bytes of the part.
+        part: u64,
+    },
     /// The image cannot be opened or created.
     #[error(transparent)]
     Device(#[from] OpenError),

@@ -51,10 +51,18 @@ pub struct ImageBuilder<'a> {
     attributes: Option<Attributes>,
     skip_unreadable: bool,
     offset: u64,
+    part: Option<Part>,
     direct: bool,
     root_owner: Option<Owner>,
     threads: usize,
     fit: Option<Fit>,
+}
+
+/// A part of a file: its name and its size in bytes.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    size: Option<u64>,
 }
 
 impl<'a> ImageBuilder<'a> {
@@ -72,6 +80,7 @@ impl<'a> ImageBuilder<'a> {
             attributes,
             skip_unreadable: false,
             offset: 0,
+            part: None,
             direct: false,
             root_owner,
             threads,
@@ -134,6 +143,14 @@ impl<'a> ImageBuilder<'a> {
         self
     }
 
+    /// The image is a part of the file or device: `size` bytes from the offset on, or all up to the
+    /// end. The file is neither created nor extended, and other parts of it may be in use. In
+    /// messages the image is the path with `@` and this name.
+    pub fn part(mut self, name: impl Into<String>, size: Option<u64>) -> Self {
+        self.part = Some(Part { name: name.into(), size });
+        self
+    }
+
     /// Whether the host's page cache is bypassed.
     pub fn direct(mut self, direct: bool) -> Self {
         self.direct = direct;
@@ -185,9 +202,11 @@ impl<'a> ImageBuilder<'a> {
         self.choose_fit(path)?;
         let mut contents = self.contents.take();
         let mut find_plan = || self.find_plan(path, contents.as_mut(), (observer, 0));
-        let mut how = FileOptions::new().direct(self.direct).offset(self.offset);
+        let mut how = self.options_of_file().direct(self.direct);
         let mut plan = None;
         match self.options.size {
+            Some(size) if self.part.is_some() => how = how.size(size),
+            None if self.part.is_some() => {}
             Some(size) => how = how.create(!exists || path.is_file()).size(size),
             None if self.fit.is_some() && !exists => {
                 let found = find_plan()?;
@@ -227,7 +246,7 @@ impl<'a> ImageBuilder<'a> {
         let size = match self.options.size {
             Some(size) => size,
             None => {
-                let how = FileOptions::new().read_only(true).unlocked(true).offset(self.offset);
+                let how = self.options_of_file().read_only(true).unlocked(true);
                 FileDevice::open(path, &how)?.size()
             }
         };
@@ -242,6 +261,14 @@ impl<'a> ImageBuilder<'a> {
         {
             return Err(BuildError::NoHostFiles { contents: contents.name() });
         }
+        if let Some(part) = &self.part {
+            let room = part.size.unwrap_or(u64::MAX);
+            return match self.options.size {
+                _ if self.fit.is_some() => Err(BuildError::FixedSize),
+                Some(size) if size > room => Err(BuildError::PartTooSmall { size, part: room }),
+                _ => Ok(()),
+            };
+        }
         let meta = std::fs::metadata(path);
         if self.fit.is_none() && self.options.size.is_none() && self.contents.is_some() {
             let missing = meta.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -255,6 +282,16 @@ impl<'a> ImageBuilder<'a> {
             self.options.size = None;
         }
         Ok(())
+    }
+
+    /// The options that open the bytes of the image.
+    fn options_of_file(&self) -> FileOptions {
+        let how = FileOptions::new().offset(self.offset);
+        match &self.part {
+            None => how,
+            Some(Part { name, size: None }) => how.part(name),
+            Some(Part { name, size: Some(size) }) => how.part(name).size(*size),
+        }
     }
 
     /// The smallest volume that holds the contents; `round` is the number of volumes that were
@@ -318,7 +355,7 @@ impl Draft<'_> {
     /// As [`ImageBuilder::build`].
     pub fn write(self, observer: &dyn Observer) -> Result<Built, BuildError> {
         let Self { mut builder, path, mut device, plan, new } = self;
-        let offset = builder.offset;
+        let how = builder.options_of_file();
         fit_device(&builder, &mut device, &plan)?;
         let Some(mut contents) = builder.contents.take() else {
             plan.write(&device)?;
@@ -339,7 +376,7 @@ impl Draft<'_> {
             }
         };
         new.keep();
-        Built::read(&path, offset, skipped)
+        Built::read(&path, how, skipped)
     }
 }
 
@@ -422,8 +459,8 @@ impl Built {
     }
 
     /// Reads it from the image.
-    fn read(path: &Path, offset: u64, skipped: u64) -> Result<Self, BuildError> {
-        let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
+    fn read(path: &Path, how: FileOptions, skipped: u64) -> Result<Self, BuildError> {
+        let how = how.read_only(true).unlocked(true);
         let mut bytes = [0; SUPER_SIZE];
         FileDevice::open(path, &how)?.read_at(SUPER_OFFSET, &mut bytes)?;
         let superblock = Superblock::read(&bytes)?;

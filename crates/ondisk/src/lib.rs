@@ -45,7 +45,7 @@ pub mod xattr;
 
 pub use error::{Corrupt, CorruptKind, CorruptLocation, Structure};
 pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeature};
-pub use foreign::{Foreign, Partition, PartitionTable};
+pub use foreign::{Foreign, Partition, PartitionTable, PartitionType};
 pub use geometry::{Geometry, InodeLocation};
 pub use group_desc::GroupDesc;
 pub use ids::{BlockNo, FileBlock, GroupNo, InodeNo, Tid};

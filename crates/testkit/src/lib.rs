@@ -11,6 +11,7 @@
 
 mod change;
 mod crash;
+mod disk;
 pub mod e2fs;
 mod maker;
 mod model;
@@ -23,6 +24,7 @@ pub mod tree;
 
 pub use change::{change_with_promises, check_changes};
 pub use crash::{CrashReport, CutInfo, Explorer, Variant};
+pub use disk::DiskImage;
 pub use maker::{Made, TreeMaker};
 pub use model::{
     HostFs, ModelFs, Op, PosixFs, RenameFlags, XattrFlags, ops, perform, run_apart, run_together,

@@ -10,6 +10,7 @@ use crate::location::{Inside, Location};
 use crate::progress::Progress;
 use crate::scope::Scope;
 use crate::show;
+use crate::target::ImageSpec;
 use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
 use nextent::{Error, FileType};
 use nextent_image::EntryError;
@@ -60,6 +61,8 @@ impl Args {
 
 /// An open image and its identity.
 struct OpenImage<'v> {
+    spec: ImageSpec,
+    /// The host's file.
     id: Option<FileId>,
     volume: &'v Inodes,
     name: String,
@@ -125,8 +128,9 @@ fn into_volume(args: &Args, volume: &Inodes, root: &Inside) -> Result<()> {
     let inside = scope.inside(shown)?;
     let places: Vec<_> =
         sources.iter().map(|source| (source, Location::Host(source.into()))).collect();
-    let (id, name) = (image_id(&root.image), show::path(&root.image));
-    let images = [OpenImage { id, volume, name, tag: u64::MAX }];
+    let (spec, id) = (root.image.clone(), image_id(root.image.path()));
+    let name = spec.to_string();
+    let images = [OpenImage { spec, id, volume, name, tag: u64::MAX }];
     let progress = Progress::new("cp", show::path(shown), args.quiet);
     let report = Report::new(&progress);
     let job = Copy { args, places: &places, images: &images, report: &report };
@@ -167,6 +171,7 @@ fn between_places(args: &Args) -> Result<()> {
 
 /// An image that this command has opened.
 struct OpenedImage {
+    spec: ImageSpec,
     id: Option<FileId>,
     image: Image,
     name: String,
@@ -175,8 +180,9 @@ struct OpenedImage {
 
 impl OpenedImage {
     fn borrow(&self) -> OpenImage<'_> {
-        let Self { id, image, name, tag } = self;
-        OpenImage { id: *id, volume: &image.volume, name: name.clone(), tag: *tag }
+        let Self { spec, id, image, name, tag } = self;
+        let (spec, name, volume) = (spec.clone(), name.clone(), &image.volume);
+        OpenImage { spec, id: *id, volume, name, tag: *tag }
     }
 }
 
@@ -184,10 +190,9 @@ fn image_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|meta| host_id(&meta))
 }
 
-fn find<'i, 'v>(images: &'i [OpenImage<'v>], path: &Path) -> Result<&'i OpenImage<'v>> {
-    let id = image_id(path);
-    let opened = images.iter().find(|opened| opened.id == id && id.is_some());
-    opened.ok_or_else(|| Failure::new(format!("{}: disappeared", show::path(path))))
+fn find<'i, 'v>(images: &'i [OpenImage<'v>], spec: &ImageSpec) -> Result<&'i OpenImage<'v>> {
+    let opened = images.iter().find(|opened| opened.spec.is_same(spec));
+    opened.ok_or_else(|| Failure::new(format!("{spec}: disappeared")))
 }
 
 /// Opens every image once: the target's for changes, others for reading.
@@ -197,14 +202,14 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opene
     let sources = places.iter().map(|(_, place)| (place, Purpose::Read));
     for (place, purpose) in target.chain(sources) {
         let Location::Image(inside) = place else { continue };
-        let id = image_id(&inside.image);
-        if id.is_some() && images.iter().any(|opened| opened.id == id) {
+        if images.iter().any(|opened| opened.spec.is_same(&inside.image)) {
             continue;
         }
         let image = Image::open(&inside.image, purpose)?;
+        let (id, spec) = (image_id(inside.image.path()), inside.image.clone());
         let tag = u64::MAX - to_u64(images.len());
-        let name = show::path(&inside.image);
-        images.push(OpenedImage { id, image, name, tag });
+        let name = spec.to_string();
+        images.push(OpenedImage { spec, id, image, name, tag });
     }
     Ok(images)
 }
@@ -341,8 +346,8 @@ impl Copy<'_> {
                     }
                 }
                 Location::Image(inside) => {
-                    let id = image_id(&inside.image);
-                    let found = images.iter().find(|(opened, ..)| opened.id == id);
+                    let is_it = |opened: &OpenImage<'_>| opened.spec.is_same(&inside.image);
+                    let found = images.iter().find(|(opened, ..)| is_it(opened));
                     let Some((opened, source, links)) = found else { continue };
                     let item = self.image_item(source, opened, inside, into);
                     if let Some(item) = self.accept(shown, item) {

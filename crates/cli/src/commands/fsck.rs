@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Result, say};
 use crate::show;
+use crate::target::ImageSpec;
 use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent::OpenOptions;
@@ -17,7 +18,7 @@ use nextent_sync::Arc;
 use serde_json::json;
 use std::fs::{File, OpenOptions as HowToOpen};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Errors were corrected.
@@ -61,8 +62,8 @@ pub(crate) struct Args {
     #[arg(short)]
     pub(crate) verbose: bool,
     /// Device of an external journal, if it cannot be found by its UUID
-    #[arg(short = 'j', value_name = "DEVICE")]
-    pub(crate) external: Option<PathBuf>,
+    #[arg(short = 'j', value_name = "DEVICE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) external: Option<ImageSpec>,
     /// Tuning options of e2fsck, ignored
     #[arg(short = 'E', value_name = "WORDS", value_parser = tuning)]
     pub(crate) extended: Vec<String>,
@@ -76,8 +77,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     /// The image
-    #[arg(required_unless_present = "version")]
-    pub(crate) image: Option<PathBuf>,
+    #[arg(required_unless_present = "version", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) image: Option<ImageSpec>,
 }
 
 /// Accepts options of `-E` that do not change the result.
@@ -106,15 +107,15 @@ impl Args {
     }
 
     /// The image; empty with `-V`.
-    fn image(&self) -> &Path {
-        self.image.as_deref().unwrap_or(Path::new(""))
+    fn image(&self) -> ImageSpec {
+        self.image.clone().unwrap_or_else(|| ImageSpec::whole(""))
     }
 
     /// The device of an external journal: the given one, else the block device with its UUID.
     fn journal(&self, state: &Peek) -> Result<Option<FileDevice>> {
         let options = FileOptions::new().read_only(true);
-        if let Some(path) = &self.external {
-            return FileDevice::open(path, &options).map(Some).map_err(fail);
+        if let Some(spec) = &self.external {
+            return spec.open(options).map(Some).map_err(fail);
         }
         let Some(uuid) = state.external_journal else { return Ok(None) };
         let Ok(all) = std::fs::read_dir("/sys/class/block") else { return Ok(None) };
@@ -153,7 +154,9 @@ fn judge(args: &Args) -> Result<ExitCode> {
     }
     let bar = Bar::new(args)?;
     let name = show::path(args.image());
-    let named = |error: nextent::Error| fail(format!("{name}: cannot be checked: {error}"));
+    let named = |error: nextent::Error| {
+        fail(format!("{name}: cannot be checked: {}", args.image().explain(&error)))
+    };
     let state = peek(&*device(args)?, &args.options()).map_err(named)?;
     let recovered = match args.repairs() && state.waits && args.superblock.is_none() {
         true => recover(args)?,
@@ -185,15 +188,14 @@ fn judge(args: &Args) -> Result<ExitCode> {
 }
 
 fn device(args: &Args) -> Result<Arc<dyn BlockDevice>> {
-    let options = FileOptions::new().read_only(true);
-    let device = FileDevice::open(args.image(), &options).map_err(fail)?;
+    let device = args.image().open(FileOptions::new().read_only(true)).map_err(fail)?;
     Ok(Arc::new(device))
 }
 
 /// Replays the journal and finishes orphans; a text about it. `None` where that is impossible, so
 /// that it is left to the next mount.
 fn recover(args: &Args) -> Result<Option<String>> {
-    let device = match FileDevice::open(args.image(), &FileOptions::new()) {
+    let device = match args.image().resolve()?.open(FileOptions::new()) {
         Ok(device) => device,
         // A read-only disk is checked as it would be after the replay.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),

@@ -1,9 +1,12 @@
-//! `info`: the superblock as dumpe2fs shows it, and free space as e2freefrag shows it.
+//! `info`: the superblock as dumpe2fs shows it, and free space as e2freefrag shows it. For a disk,
+//! its partitions.
 
-use crate::failure::{Context, Failure, Result, say};
+use super::info_disk;
+use crate::failure::{Failure, Result, say};
 use crate::show;
+use crate::target::ImageSpec;
 use nextent::check::{Survey, survey};
-use nextent_device::{FileDevice, FileOptions};
+use nextent_device::FileOptions;
 use nextent_ondisk::group_desc::{GroupDesc, flags};
 use nextent_ondisk::htree::HashVersion;
 use nextent_ondisk::jbd2::JournalFeatures;
@@ -11,7 +14,6 @@ use nextent_ondisk::superblock::{on_error, state};
 use nextent_ondisk::{DiskTime, GroupNo, Incompat, RoCompat};
 use nextent_sync::Arc;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -22,18 +24,20 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     /// The image
-    pub(crate) image: PathBuf,
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) image: ImageSpec,
 }
 
 type Field = (&'static str, Value);
 
 /// `nextent info`.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let options = FileOptions::new().read_only(true);
-    let device =
-        FileDevice::open(&args.image, &options).map_err(|e| Failure::new(e.to_string()))?;
-    let name = show::path(&args.image);
-    let found = survey(Arc::new(device), 0).context(|| name)?;
+    if let Some(disk) = info_disk::disk(&args.image) {
+        return info_disk::print(&args.image, &disk, args.json);
+    }
+    let device = args.image.open(FileOptions::new().read_only(true))?;
+    let refused = |error| Failure::new(format!("{}: {}", args.image, args.image.explain(&error)));
+    let found = survey(Arc::new(device), 0).map_err(refused)?;
     let fields = [identity(&found), layout(&found), life(&found), journal(&found)].concat();
     if args.json {
         say!("{:#}", as_json(&found, fields, args.groups));

@@ -8,6 +8,7 @@ pub(crate) mod edit;
 mod fallocate;
 pub(crate) mod fsck;
 pub(crate) mod info;
+mod info_disk;
 pub(crate) mod length;
 mod link;
 mod list;

@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, Result, say};
 use crate::image::{Image, Purpose};
+use crate::target::ImageSpec;
 use crate::{show, size};
 use nextent::Error;
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Arguments of `trim`.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// The image
-    image: PathBuf,
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    image: ImageSpec,
 }
 
 /// `nextent trim`.

@@ -1,13 +1,12 @@
 //! `e2label`: prints or changes the label.
 
-use super::{Call, misused, overview, split, to_stderr};
+use super::{Call, misused, overview, spec, split, to_stderr};
 use crate::failure::{Context, Result};
 use crate::image::{Image, Purpose};
 use crate::show;
 use nextent_ondisk::superblock::MAX_LABEL;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "Usage: e2label device [newlabel]";
@@ -30,7 +29,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
                 to_stderr("Warning: label too long, truncating.");
                 label = &label[..MAX_LABEL];
             }
-            let volume = Image::open(Path::new(image), Purpose::Change)?;
+            let volume = Image::open(&spec(image)?, Purpose::Change)?;
             let set = volume.volume.set_label(label);
             set.context(|| format!("{}: label", show::path(image)))?;
             volume.close()?;

@@ -7,7 +7,7 @@ use super::conf::Conf;
 use super::defaults::{self, Defaults};
 use super::fields::MOUNT_OPTIONS;
 use super::getopt::Words;
-use super::{Call, misused, split, to_stderr, utf8, version};
+use super::{Call, misused, spec, split, to_stderr, utf8, version};
 use crate::commands::mkfs;
 use crate::failure::{Failure, Result, say};
 use crate::show;
@@ -82,7 +82,8 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         return Err(misused(&usage(name), 1));
     };
     let size = words.operands.get(1);
-    if size.is_none() && !Path::new(image).exists() {
+    let target = spec(image)?;
+    if size.is_none() && !target.path().exists() {
         let image = show::path(image);
         let text = format!("The file {image} does not exist and no size was specified.");
         to_stderr(&text);
@@ -102,7 +103,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         usages: usages(&words, &conf, &image)?,
         letters: words.options.iter().map(|(letter, _)| *letter).collect(),
         least_block_size: least_block_size(&words)?,
-        sector: sector(&image)?,
+        sector: sector(target.path())?,
         conf,
         fs_type,
     }));

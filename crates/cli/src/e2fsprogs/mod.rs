@@ -18,10 +18,11 @@ pub(crate) mod mke2fs;
 mod tune2fs;
 
 use crate::failure::{Failure, Result, complain};
+use crate::target::ImageSpec;
 use crate::{log, show};
 use getopt::Words;
 use nextent::check::{At, CheckOptions, Overview};
-use nextent_device::{FileDevice, FileOptions};
+use nextent_device::FileOptions;
 use nextent_sync::Arc;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -134,17 +135,23 @@ fn split(call: &Call, letters: &str, usage: &str) -> Result<Words> {
 fn overview(image: &OsStr, at: Option<At>) -> Result<Overview> {
     let opened = || -> std::result::Result<Overview, String> {
         let how = FileOptions::new().read_only(true).unlocked(true);
-        let device = FileDevice::open(image, &how).map_err(|error| error.to_string())?;
+        let image = ImageSpec::parse(image)?;
+        let device = image.open(how).map_err(|failure| failure.to_string())?;
         let mut options = CheckOptions::default();
         options.superblock = at;
         let read = Overview::read(Arc::new(device), &options);
-        read.map_err(|error| format!("{}: {error}", show::path(image)))
+        read.map_err(|error| format!("{image}: {}", image.explain(&error)))
     };
     opened().map_err(|error| {
         complain(&error);
         to_stderr("Couldn't find valid filesystem superblock.");
         Failure::reported(1)
     })
+}
+
+/// The image that an argument names.
+fn spec(image: &OsStr) -> Result<ImageSpec> {
+    ImageSpec::parse(image).map_err(Failure::new)
 }
 
 /// Text of an argument.

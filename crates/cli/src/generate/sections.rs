@@ -71,6 +71,7 @@ const PAGES: &[(&str, Page)] = &[
                 ("nextent cp -a tree/. disk.img:/", "Copies a tree into it."),
                 ("nextent ls -l disk.img:/", "Lists its root directory."),
                 ("nextent mount disk.img /mnt", "Mounts it, without root."),
+                ("nextent ls disk.img@2:/", "Lists the second partition of a disk image."),
             ],
             environment: &[COLOR, EPOCH],
             see: &["mke2fs(8)", "e2fsck(8)", "debugfs(8)", "fuse2fs(1)", "ext4(5)"],
@@ -110,10 +111,7 @@ const PAGES: &[(&str, Page)] = &[
         Page {
             examples: &[
                 ("nextent mount disk.img /mnt", "Mounts an image; umount(8) ends it."),
-                (
-                    "nextent mount -o ro,offset=1048576 disk.img /mnt",
-                    "Mounts a partition of a disk.",
-                ),
+                ("nextent mount -o ro disk.img@2 /mnt", "Mounts a partition of a disk image."),
                 ("/srv/disk.img /data fuse.nextent defaults,nofail 0 0", "A line of /etc/fstab."),
                 (
                     "nextent mount -o remount,ro /mnt",
@@ -182,6 +180,7 @@ const PAGES: &[(&str, Page)] = &[
                 ("nextent cp -a tree disk.img:/srv", "Copies a tree in, with all attributes."),
                 ("nextent cp disk.img:/etc/passwd .", "Copies a file out."),
                 ("nextent cp -a old.img:/. new.img:/", "Copies everything between images."),
+                ("nextent cp disk.img@1:/a disk.img@2:/", "Copies between partitions."),
             ],
             environment: &[COLOR],
             see: &["cp(1)", "nextent-tar(1)"],

@@ -1,5 +1,5 @@
-//! Messages, escaping, slashes at the end of paths, pages of the manual, and tools of e2fsprogs
-//! that the program stands for.
+//! Messages, escaping, slashes at the end of paths, parts of disk images, pages of the manual, and
+//! tools of e2fsprogs that the program stands for.
 
 mod called;
 mod dumpe2fs;
@@ -9,6 +9,7 @@ mod foreign;
 mod mke2fs;
 #[cfg(feature = "generate")]
 mod pages;
+mod partitions;
 mod refused;
 mod sizes;
 mod slashes;

@@ -164,7 +164,7 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// If the file is a block device, has a queue, is read only, or cannot be resized.
+    /// If it is a block device or a named part, has a queue, is read only, or cannot be resized.
     pub fn set_len(&mut self, size: u64) -> io::Result<()> {
         let opened = Arc::get_mut(&mut self.opened);
         let opened = opened.ok_or_else(|| io::Error::other("a queue uses the device"))?;
@@ -173,6 +173,9 @@ impl FileDevice {
         }
         if opened.block_device {
             return Err(io::Error::other("a block device cannot be resized"));
+        }
+        if opened.locked.part.is_some() {
+            return Err(io::Error::other("a part of a file cannot be resized"));
         }
         opened.file.set_len(opened.offset + size)?;
         opened.size = size;

@@ -4,12 +4,17 @@
 //! Call [`Foreign::identify`] only after the magic number of the superblock was wrong. Other
 //! formats do not overwrite a superblock, so a volume may also have the magic number of another
 //! format. The result is a message for people. `formats` is the table of magic numbers;
-//! `partitions` parses partition tables.
+//! `partitions` reads partition tables, with `gpt` and `mbr` for their two forms.
 //!
 //! Invariants: a closure supplies the bytes, so nothing here reads a device. Any bytes are
 //! accepted, any read may fail, and the number of reads is bounded.
 
 mod formats;
+mod gpt;
+mod mbr;
+#[cfg(test)]
+mod partition_tests;
+mod partition_types;
 mod partitions;
 #[cfg(test)]
 mod tests;
@@ -18,6 +23,7 @@ use crate::Superblock;
 use crate::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use std::fmt;
 
+pub use partition_types::PartitionType;
 pub use partitions::{Partition, PartitionTable};
 
 /// Bytes at the start of a device that hold the magic numbers of all formats, except those at its
@@ -80,7 +86,7 @@ impl Foreign {
         if let Some((name, advice)) = formats::strong(&head, size, read) {
             return Self::Format { name, advice };
         }
-        if let Some(table) = PartitionTable::read(&head, size, read) {
+        if let Some(table) = PartitionTable::read(size, None, read) {
             return Self::Disk(table);
         }
         let zeros = head.get(1024..2048).is_some_and(|sb| sb.iter().all(|byte| *byte == 0));

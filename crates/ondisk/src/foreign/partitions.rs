@@ -1,24 +1,39 @@
 //! Partition tables: GPT, and MBR with its chain of logical partitions.
+//!
+//! A partition that cannot be used has a fault: it overlaps another one, the table or the end of
+//! the device. A table with a fault has no usable partition. The number of reads, the number of
+//! partitions and the bytes of a read are bounded, whatever the table says.
+//!
+//! A table of either form counts sectors. Block devices know the size of a sector; for files it is
+//! the one with which the table makes sense: the place of the GPT's header, or the places of ext
+//! superblocks in partitions of an MBR.
 
-use super::Read;
+use super::partition_types::PartitionType;
+use super::{Read, gpt, mbr};
 use std::fmt;
 
-/// The most entries that are read, and the most partitions that a message lists.
-const ENTRIES: u32 = 256;
-const LINKS: usize = 64;
+/// The sizes of sectors, in bytes.
+pub(super) const SECTORS: [u64; 2] = [512, 4096];
+/// The most partitions that a message lists.
 const NAMED: usize = 8;
 
 /// A disk's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartitionTable {
     /// `GPT` or `MBR`.
     pub form: &'static str,
-    /// The partitions that lie on the device.
+    /// Bytes of a sector.
+    pub sector: u64,
+    /// The partitions, in the order of the table.
     pub partitions: Vec<Partition>,
+    /// Why no partition can be used, if none can.
+    pub fault: Option<String>,
 }
 
 /// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Partition {
     /// The partition's number, from 1.
     pub number: u32,
@@ -26,138 +41,110 @@ pub struct Partition {
     pub offset: u64,
     /// Length in bytes.
     pub size: u64,
+    /// Its type.
+    pub kind: PartitionType,
     /// The name, if the table has names.
     pub name: String,
+    /// The identifier that Linux calls PARTUUID.
+    pub uuid: String,
     /// Whether it holds an ext superblock.
     pub ext: bool,
+    /// Why it cannot be used, if it cannot.
+    pub fault: Option<String>,
 }
 
 impl PartitionTable {
-    /// The partition table of a disk that begins with `head`.
-    pub(super) fn read(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Self> {
-        let mut table = gpt(head, size, read).or_else(|| mbr(head, size, read))?;
-        for part in &mut table.partitions {
-            let mut magic = [0; 2];
-            part.ext = read(part.offset.saturating_add(0x438), &mut magic) && magic == *b"\x53\xef";
+    /// Reads the partition table of a device of `size` bytes with sectors of `sector` bytes; `None`
+    /// if it has none. Without `sector` the table decides.
+    pub fn read(size: u64, sector: Option<u64>, read: &mut Read<'_>) -> Option<Self> {
+        let all = [sector.unwrap_or_default()];
+        let sectors: &[u64] = if sector.is_some() { &all } else { &SECTORS };
+        let mut boot = [0; 512];
+        if size < 1024 || !read(0, &mut boot) {
+            return None;
         }
-        Some(table)
+        let protected = mbr::is_protective(&boot);
+        if protected || mbr::is_empty(&boot) {
+            let found =
+                sectors.iter().find_map(|sector| gpt::table(size, *sector, protected, read));
+            if let Some(table) = found {
+                return Some(table.checked(size, read));
+            }
+        }
+        let mut tables = sectors.iter().filter_map(|sector| {
+            let table = mbr::table(&boot, size, *sector, read)?;
+            Some(table.checked(size, read))
+        });
+        let first = tables.next()?;
+        let has_ext = |table: &Self| table.partitions.iter().any(|part| part.ext);
+        let sound = |table: &Self| table.partitions.iter().all(|part| part.end() <= size);
+        match tables.next() {
+            Some(second) if !has_ext(&first) && has_ext(&second) && sound(&second) => Some(second),
+            _ => Some(first),
+        }
+    }
+
+    /// Looks for superblocks, and for partitions that overlap each other or end beyond the device.
+    fn checked(mut self, size: u64, read: &mut Read<'_>) -> Self {
+        for part in &mut self.partitions {
+            let mut magic = [0; 2];
+            if part.end() > size && part.fault.is_none() {
+                part.fault = Some(format!("it ends at byte {} of {size}", part.end()));
+            }
+            let at = part.offset.checked_add(0x438).filter(|_| part.fault.is_none());
+            part.ext = at.is_some_and(|at| read(at, &mut magic)) && magic == *b"\x53\xef";
+        }
+        let mut order: Vec<usize> = (0..self.partitions.len()).collect();
+        order.retain(|n| !self.partitions[*n].kind.is_extended());
+        order.sort_by_key(|n| self.partitions[*n].offset);
+        let mut last: Option<usize> = None;
+        for next in order {
+            if let Some(before) = last {
+                let (one, other) = (&self.partitions[before], &self.partitions[next]);
+                if other.offset < one.end() {
+                    let (a, b) = (one.number, other.number);
+                    self.fault_at(before, format!("it overlaps partition {b}"));
+                    self.fault_at(next, format!("it overlaps partition {a}"));
+                }
+                if self.partitions[before].end() > self.partitions[next].end() {
+                    continue;
+                }
+            }
+            last = Some(next);
+        }
+        self
+    }
+
+    fn fault_at(&mut self, index: usize, fault: String) {
+        self.partitions[index].fault.get_or_insert(fault);
     }
 }
 
-fn le32(bytes: &[u8], at: usize) -> u32 {
+impl Partition {
+    /// The byte after the last one.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+}
+
+pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
     four.map_or(0, u32::from_le_bytes)
 }
 
-fn le64(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
-}
-
-fn gpt(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
-    let is_header = |sector: &u64| {
-        let at = usize::try_from(*sector).unwrap_or(usize::MAX);
-        head.get(at..).is_some_and(|rest| rest.starts_with(b"EFI PART"))
-    };
-    let sector = [512u64, 4096].into_iter().find(is_header)?;
-    let header = &head[usize::try_from(sector).ok()?..];
-    let (first, count, len) = (le64(header, 72), le32(header, 80), le32(header, 84));
-    let len = usize::try_from(len).ok().filter(|len| (128..=4096).contains(len));
-    let mut partitions = Vec::new();
-    let mut entry = vec![0; len.unwrap_or(0)];
-    for n in 0..count.min(if len.is_some() { ENTRIES } else { 0 }) {
-        let at = first.checked_mul(sector).and_then(|at| {
-            at.checked_add(u64::from(n) * u64::try_from(entry.len()).unwrap_or(u64::MAX))
-        });
-        if !at.is_some_and(|at| read(at, &mut entry)) {
-            break;
-        }
-        let (begin, end) = (le64(&entry, 32), le64(&entry, 40));
-        if entry[..16].iter().all(|byte| *byte == 0) || end < begin {
-            continue;
-        }
-        let (offset, bytes) = (begin.checked_mul(sector), (end - begin).checked_mul(sector));
-        let (Some(offset), Some(bytes)) = (offset, bytes) else { continue };
-        let bytes = bytes.saturating_add(sector);
-        let name = entry[56..128].chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
-        let name: Vec<u16> = name.take_while(|word| *word != 0).collect();
-        if offset < size {
-            let name = String::from_utf16_lossy(&name);
-            partitions.push(Partition { number: n + 1, offset, size: bytes, name, ext: false });
-        }
-    }
-    Some(PartitionTable { form: "GPT", partitions })
-}
-
-/// Type, first sector and number of sectors of MBR entry `n`.
-fn entry(sector: &[u8], n: usize) -> (u8, u64, u64) {
-    let at = 446 + 16 * n;
-    let place = (le32(sector, at + 8), le32(sector, at + 12));
-    (sector[at + 4], u64::from(place.0), u64::from(place.1))
-}
-
-fn is_extended(kind: u8) -> bool {
-    matches!(kind, 0x05 | 0x0f | 0x85)
-}
-
-fn mbr(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
-    let sector = head.get(..512).filter(|sector| sector[510..] == *b"\x55\xaa")?;
-    let flags = (0..4).all(|n| matches!(sector[446 + 16 * n], 0 | 0x80));
-    let mut partitions = Vec::new();
-    let mut extended = None;
-    for n in 0..4u8 {
-        let (kind, first, count) = entry(sector, usize::from(n));
-        if kind == 0 || first == 0 || count == 0 || first * 512 >= size {
-            continue;
-        }
-        if is_extended(kind) {
-            extended = Some(first);
-            continue;
-        }
-        let number = u32::from(n) + 1;
-        let (offset, size) = (first * 512, count * 512);
-        partitions.push(Partition { number, offset, size, name: String::new(), ext: false });
-    }
-    if !flags || (partitions.is_empty() && extended.is_none()) {
-        return None;
-    }
-    if let Some(first) = extended {
-        logical(first, size, &mut partitions, read);
-    }
-    Some(PartitionTable { form: "MBR", partitions })
-}
-
-/// Adds the logical partitions of the extended partition at sector `first`. Each has its own table,
-/// which names it and the next table.
-fn logical(first: u64, size: u64, partitions: &mut Vec<Partition>, read: &mut Read<'_>) {
-    let mut at = first;
-    let mut seen = Vec::new();
-    let mut sector = [0; 512];
-    for number in (5..).take(LINKS) {
-        if seen.contains(&at) {
-            return;
-        }
-        seen.push(at);
-        if !read(at * 512, &mut sector) || sector[510..] != *b"\x55\xaa" {
-            return;
-        }
-        let (kind, begin, count) = entry(&sector, 0);
-        if kind != 0 && count > 0 && (at + begin) * 512 < size {
-            let (offset, size) = ((at + begin) * 512, count * 512);
-            partitions.push(Partition { number, offset, size, name: String::new(), ext: false });
-        }
-        let (kind, next, _) = entry(&sector, 1);
-        if !is_extended(kind) || next == 0 {
-            return;
-        }
-        at = first + next;
-    }
 }
 
 impl fmt::Display for PartitionTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it is a disk with a partition table ({})", self.form)?;
+        if let Some(fault) = &self.fault {
+            return write!(f, ", which is damaged: {fault}");
+        }
         for (n, part) in self.partitions.iter().take(NAMED).enumerate() {
-            let Partition { number, offset, size, name, ext } = part;
+            let Partition { number, offset, size, name, ext, .. } = part;
             write!(f, "{} {number}", if n == 0 { ": partition" } else { ", partition" })?;
             if !name.is_empty() {
                 write!(f, " {name:?}")?;
@@ -166,12 +153,8 @@ impl fmt::Display for PartitionTable {
             write!(f, " at byte {offset} ({size} bytes{kind})")?;
         }
         match self.partitions.len().saturating_sub(NAMED) {
-            0 => {}
-            more => write!(f, " and {more} more")?,
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
-        if let Some(part) = self.partitions.iter().find(|part| part.ext) {
-            write!(f, "; `nextent mount -o offset={}` mounts one", part.offset)?;
-        }
-        write!(f, "; `losetup -P -f --show` makes a device of each partition")
     }
 }

@@ -5,6 +5,7 @@ use crate::failure::{Context, Failure, Result, complain};
 use crate::image::{Purpose, device};
 use crate::location::Inside;
 use crate::show;
+use crate::target::ImageSpec;
 use nextent::inodes::Staged;
 use nextent::{Error, OpenOptions};
 use std::fs::{File, OpenOptions as HowToOpen};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 const SCRATCH: &str = "/var/tmp";
 
 /// Runs the script on a staged volume, and applies its changes if no line failed.
-pub(super) fn run(image: &Path, name: &str, input: impl BufRead) -> Result<()> {
+pub(super) fn run(image: &ImageSpec, name: &str, input: impl BufRead) -> Result<()> {
     let shown = show::path(image);
     let directory = match std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
         None if Path::new(SCRATCH).is_dir() => PathBuf::from(SCRATCH),
@@ -25,7 +26,7 @@ pub(super) fn run(image: &Path, name: &str, input: impl BufRead) -> Result<()> {
     let file = scratch(&directory);
     let file = file.context(|| format!("scratch file in {}", show::path(&directory)))?;
     let staged = Staged::begin(device(image, Purpose::Change)?, file, &OpenOptions::new())
-        .context(|| format!("edit {shown}"))?;
+        .map_err(|error| Failure::new(format!("edit {shown}: {}", image.explain(&error))))?;
     let unchanged = || complain(&format!("{shown}: nothing was changed"));
     if let Err(failure) = play(name, input, false, staged.volume(), &Inside::root(image)) {
         failure.print();

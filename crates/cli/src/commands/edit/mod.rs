@@ -11,6 +11,7 @@ use crate::failure::{Context, Failure, Result, complain};
 use crate::image::{Image, Purpose};
 use crate::location::Inside;
 use crate::scope::Scope;
+use crate::target::ImageSpec;
 use crate::{log, show};
 use nextent::inodes::Inodes;
 use std::fs::File;
@@ -33,7 +34,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "keep_going")]
     atomic: bool,
     /// The image
-    image: PathBuf,
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    image: ImageSpec,
 }
 
 const HELP: &str = "\

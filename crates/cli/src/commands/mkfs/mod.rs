@@ -10,6 +10,7 @@ use crate::e2fsprogs::mke2fs::Mke2fs;
 use crate::failure::{Failure, complain};
 use crate::progress::Progress;
 use crate::size::Size;
+use crate::target::{ImageSpec, Place};
 use crate::{faked, show};
 use clap::Parser;
 use nextent::Foreign;
@@ -28,8 +29,9 @@ use std::process::ExitCode;
 #[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
 #[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
-    /// Image file (created if SIZE or -d is given) or block device
-    image: PathBuf,
+    /// Image file (created if SIZE or -d is given), block device or partition
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    image: ImageSpec,
     /// Size with k, m, g or t; a plain number counts blocks (of -b, or of 1 KiB); default: that of
     /// the image, or of the contents of a new one (--free)
     size: Option<Size>,
@@ -137,7 +139,7 @@ pub(crate) struct Args {
 impl Args {
     /// The image file or block device.
     pub(crate) fn path(&self) -> &Path {
-        &self.image
+        self.image.path()
     }
 }
 
@@ -152,13 +154,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(at("-S is refused: it writes superblocks over existing data; use fsck".into()));
     }
     let (mut options, offset) = options::from(args).map_err(at)?;
+    let place = place(args, offset).map_err(at)?;
     if let Some(mke2fs) = &args.mke2fs {
-        let bytes = device_size(args, &options, offset).map_err(at)?;
+        let bytes = device_size(&place, &options).map_err(at)?;
         options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
     let clock = options.clock;
-    let builder = ImageBuilder::new(options).offset(offset).direct(args.direct);
+    let mut builder = ImageBuilder::new(options).offset(place.offset).direct(args.direct);
+    if let Some(part) = &place.part {
+        builder = builder.part(part, place.size);
+    }
     let mut builder = args.attributes.apply(builder, clock).map_err(at)?;
     if let Some(threads) = args.threads {
         builder = builder.threads(threads);
@@ -175,17 +181,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let progress = || Progress::new("mkfs", show::path(&args.image), args.quiet);
     if args.dry_run {
-        return match builder.plan(&args.image, &progress()) {
+        return match builder.plan(&place.path, &progress()) {
             Ok(plan) => {
                 report::show(args, plan.superblock(), plan.geometry())?;
                 Ok(ExitCode::SUCCESS)
             }
-            Err(error) => failed(args, &error).map_err(at),
+            Err(error) => failed(&place, &error).map_err(at),
         };
     }
-    let draft = match builder.prepare(&args.image, &progress()) {
+    let draft = match builder.prepare(&place.path, &progress()) {
         Ok(draft) => draft,
-        Err(error) => return failed(args, &error).map_err(at),
+        Err(error) => return failed(&place, &error).map_err(at),
     };
     for warning in draft.plan().warnings() {
         complain(&format!("{command}{}: warning: {warning}", show::path(&args.image)));
@@ -196,7 +202,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let made = draft.write(&progress());
     match made {
         Ok(made) => finished(args, &made)?,
-        Err(error) => return failed(args, &error).map_err(at),
+        Err(error) => return failed(&place, &error).map_err(at),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -211,11 +217,11 @@ fn finished(args: &Args, made: &Built) -> Result<(), Failure> {
 }
 
 /// The exit code, or the message, of a build that failed.
-fn failed(args: &Args, error: &BuildError) -> Result<ExitCode, String> {
+fn failed(place: &Place, error: &BuildError) -> Result<ExitCode, String> {
     match error {
         // Each failure was printed.
         BuildError::Incomplete { .. } => Ok(ExitCode::FAILURE),
-        error => Err(without_path(args, error)),
+        error => Err(without_path(place, error)),
     }
 }
 
@@ -231,19 +237,27 @@ fn contents(path: &Path) -> Result<Contents<'static>, String> {
 }
 
 /// The error without the path of the image, which the caller adds.
-fn without_path(args: &Args, error: &BuildError) -> String {
+fn without_path(place: &Place, error: &BuildError) -> String {
     let text = error.to_string();
-    let path = format!("{}: ", args.image.display());
+    let path = format!("{}: ", place.shown().display());
     text.strip_prefix(&path).map_or(text.clone(), str::to_owned)
 }
 
-fn device_size(args: &Args, options: &MkfsOptions, offset: u64) -> Result<u64, String> {
+/// The bytes to make the file system in: those that the argument names, or from `offset` on.
+fn place(args: &Args, offset: u64) -> Result<Place, String> {
+    let place = args.image.resolve().map_err(|failure| failure.to_string())?;
+    if offset > 0 && args.image.is_part() {
+        return Err("-E offset= and @PART exclude each other".into());
+    }
+    Ok(if args.image.is_part() { place } else { Place { offset, ..place } })
+}
+
+fn device_size(place: &Place, options: &MkfsOptions) -> Result<u64, String> {
     if let Some(size) = options.size {
         return Ok(size);
     }
-    let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
-    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
-    Ok(device.size())
+    let how = FileOptions::new().read_only(true).unlocked(true);
+    Ok(place.open(how).map_err(|error| error.to_string())?.size())
 }
 
 /// What the device contains, if that is recognised.

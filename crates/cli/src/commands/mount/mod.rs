@@ -16,7 +16,8 @@ mod unmount;
 mod utab;
 
 use crate::failure::{Failure, Result};
-use std::ffi::OsString;
+use crate::target::ImageSpec;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,8 +33,9 @@ const FAILED: u8 = 32;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
-    /// The image or block device
-    pub(crate) image: PathBuf,
+    /// The image, block device or partition
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) image: ImageSpec,
     /// The directory to mount on; with -o remount it may be the only argument
     pub(crate) mountpoint: Option<PathBuf>,
     /// Options of fuse2fs and mount(8), separated by commas
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         lists.push(list.to_owned());
     }
     if lists.iter().any(|list| asks_remount(list)) {
-        let point = args.mountpoint.as_ref().unwrap_or(&args.image);
+        let point = args.point();
         if !args.fake {
             remount::run(point, &lists, args.sloppy)?;
         }
@@ -87,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     options.check().map_err(usage)?;
     if args.mountpoint.is_none() {
         return Err(usage("MOUNTPOINT is missing: on which directory?"));
+    }
+    if options.offset > 0 && args.image.is_part() {
+        return Err(usage("offset= and @PART exclude each other"));
     }
     if args.threads == Some(0) {
         return Err(usage("--threads needs at least one"));
@@ -110,7 +115,7 @@ fn asks_remount(list: &str) -> bool {
 impl Args {
     /// The mount point. The caller has checked that it is given.
     fn point(&self) -> &Path {
-        self.mountpoint.as_ref().unwrap_or(&self.image)
+        self.mountpoint.as_deref().unwrap_or(Path::new(AsRef::<OsStr>::as_ref(&self.image)))
     }
 }
 

@@ -3,9 +3,9 @@
 //! `umount(2)` returns before that server has closed the image. So `umount m && nextent mount IMAGE
 //! m` finds the image locked for some milliseconds, or longer on a slow disk.
 
+use crate::target::Place;
 use nextent_device::{FileDevice, FileOptions, OpenError, User};
 use nextent_sync::{Duration, now, sleep};
-use std::path::Path;
 
 /// The longest time to wait.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,10 +17,10 @@ const PERIOD: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// The last refusal.
-pub(super) fn open_after(image: &Path, how: &FileOptions) -> Result<FileDevice, OpenError> {
+pub(super) fn open_after(image: &Place, how: &FileOptions) -> Result<FileDevice, OpenError> {
     let begun = now();
     loop {
-        match FileDevice::open(image, how) {
+        match image.open(how.clone()) {
             Err(error) if may_end(&error) && begun.elapsed() < PATIENCE => sleep(PERIOD),
             done => return done,
         }

@@ -12,6 +12,7 @@ use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result};
 use crate::log::{self, Level};
 use crate::show;
+use crate::target::{ImageSpec, Place};
 use nextent::inodes::{Inodes, ROOT_INO};
 use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
@@ -27,18 +28,18 @@ use std::path::{Path, PathBuf};
 
 /// Serves until unmounted. All changes are durable when this returns without an error.
 pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
-    let image = image_path(&args.image)
-        .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
-    let name = image.display().to_string();
+    let (image, place) = image_and_place(args, options)?;
+    let name = place.shown().display().to_string();
     // Afterwards a relative path is useless, and a request to the mount would wait for this thread.
     let point = std::fs::canonicalize(args.point()).unwrap_or_else(|_| args.point().to_owned());
     // Before the image is marked as in use.
     DeviceMount::check(args.point()).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let events = Events::new(&name);
-    let OpenVolume { volume, device, block_device, claim } = open(args, &image, options, &events)?;
+    let opened = open(args, (&image, &place), options, &events)?;
+    let OpenVolume { volume, device, block_device, claim } = opened;
     let volume = Arc::new(volume);
-    let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
+    let (mut setup, served) = settings((args, options), &place, &volume, block_device);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
     // The kernel opens the device exclusively for the mount.
     drop(claim);
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         && error.kind() == ErrorKind::ResourceBusy
     {
         // Some kernels mount no device that a process has open for writing.
-        claim = FileDevice::claim(&image).map_err(|error| failed(error.to_string()))?;
+        claim = FileDevice::claim(&place.path).map_err(|error| failed(error.to_string()))?;
         setup.block_device = None;
         made = make(rings, &server, args, &setup);
     }
@@ -112,11 +113,10 @@ fn image_path(path: &Path) -> std::io::Result<PathBuf> {
 
 /// The options of the mount and of the server.
 fn settings(
-    options: &Options,
-    name: &str,
+    (args, options): (&Args, &Options),
+    place: &Place,
     volume: &Inodes,
     block_device: Option<BlockSource>,
-    threads: Option<usize>,
 ) -> (Setup, Served) {
     let admission = Admission {
         allow: options.allow,
@@ -125,8 +125,8 @@ fn settings(
         idmapped: options.idmapped,
     };
     let setup = Setup {
-        source: options.source.clone().unwrap_or_else(|| name.to_owned()),
-        threads,
+        source: options.source.clone().unwrap_or_else(|| place.shown().display().to_string()),
+        threads: args.threads,
         insist: options.rings == Some(true),
         read_only: volume.is_read_only(),
         // With access control lists the kernel checks permissions in any case.
@@ -140,7 +140,7 @@ fn settings(
         minix_df: options.minix_df,
         // So that the server sees each read.
         uncached: options.uncached || options.flags.contains(&MountFlag::StrictAtime),
-        device_offset: options.offset,
+        device_offset: place.offset,
     };
     (setup, served)
 }
@@ -189,15 +189,29 @@ struct OpenVolume {
     claim: Option<File>,
 }
 
-fn open(args: &Args, image: &Path, options: &Options, events: &Events) -> Result<OpenVolume> {
+/// The image by its absolute path, and the bytes of the volume.
+fn image_and_place(args: &Args, options: &Options) -> Result<(ImageSpec, Place)> {
+    let path = image_path(args.image.path())
+        .map_err(|error| failed(format!("{}: {error}", show::path(args.image.path()))))?;
+    let image = args.image.with_path(path);
+    let place = image.resolve().map_err(|failure| failure.with_code(FAILED))?;
+    let place = if image.is_part() { place } else { Place { offset: options.offset, ..place } };
+    Ok((image, place))
+}
+
+fn open(
+    args: &Args,
+    (image, place): (&ImageSpec, &Place),
+    options: &Options,
+    events: &Events,
+) -> Result<OpenVolume> {
     let file = FileOptions::new()
         .read_only(options.read_only || options.superblock.is_some())
         .fall_back_to_read_only(true)
         .allow_record_locks(args.caller_locks)
-        .direct(options.direct)
-        .offset(options.offset);
-    let mut device = open_after(image, &file).map_err(|error| failed(error.to_string()))?;
-    let block_device = as_block_device(image, options, &device);
+        .direct(options.direct);
+    let mut device = open_after(place, &file).map_err(|error| failed(error.to_string()))?;
+    let block_device = as_block_device(&place.path, options, &device);
     let claim = block_device.as_ref().and_then(|_| device.take_claim());
     let mut how = OpenOptions::new()
         .read_only(options.read_only)
@@ -215,7 +229,7 @@ fn open(args: &Args, image: &Path, options: &Options, events: &Events) -> Result
     }
     let device = Arc::new(device);
     let opened = Inodes::open(device.clone(), &how);
-    let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
+    let volume = opened.map_err(|error| failed(format!("{image}: {}", image.explain(&error))))?;
     if let Some(why) = lacks_root(&volume) {
         // The volume is unchanged, and `why` is the error to report.
         let _ = volume.close();

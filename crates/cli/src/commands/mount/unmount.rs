@@ -14,7 +14,8 @@
 use crate::commands::status::socket;
 use crate::failure::{Context, Failure, Result, complain};
 use crate::show;
-use nextent_device::{FileDevice, FileOptions, OpenError, User};
+use crate::target::ImageSpec;
+use nextent_device::{FileOptions, OpenError, User};
 use nextent_fuse::{Control, Detach, Mounted};
 use nextent_sync::{Duration, now, sleep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -176,7 +177,8 @@ fn server_of(mounted: &Mounted) -> Option<OwnedFd> {
 /// The visible processes that hold the lock of `image`; none if it can be opened, or cannot for
 /// another reason than a lock.
 fn holders(image: &Path) -> Option<Vec<u32>> {
-    match FileDevice::open(image, &FileOptions::new().read_only(true)) {
+    let place = ImageSpec::parse(image.as_os_str()).ok()?.resolve().ok()?;
+    match place.open(FileOptions::new().read_only(true)) {
         Err(OpenError::Locked { users, .. }) => {
             let pid = |user: User| match user {
                 User::Process { pid, .. } => Some(pid),

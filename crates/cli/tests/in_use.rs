@@ -1,7 +1,7 @@
 //! An image or device in use is not written, by any of its names, and the message names its user.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{DiskImage, Skip, e2fs, need};
 use std::process::Command;
 
 /// Functions of the scripts. Attached devices, mounts and servers end with the shell.
@@ -24,7 +24,7 @@ const PRELUDE: &str = r#"
     serve() { "$@" > served 2>&1 & pids+=($!); }
     echo u > u; mkdir -p m m2 p
     # The bytes of the image that must not change: all of them, or the first $compared.
-    contents() { head -c "${compared:--0}" img | sha256sum; }
+    contents() { head -c "${compared:--0}" ${image-img} | sha256sum; }
     # refused NAME TEXT: no command writes to NAME, and each says TEXT.
     refused() {
         local before=$(contents) name=$1 text=$2; shift 2
@@ -53,6 +53,10 @@ fn run(script: &str) -> Result<(), Skip> {
         return Err(Skip::missing("loop devices"));
     }
     let dir = tempfile::tempdir().unwrap();
+    let parts = [("a", 1, 16), ("b", 17, 16)];
+    let disk = script
+        .contains("image=disk")
+        .then(|| DiskImage::gpt(&dir.path().join("disk"), 34, 512, &parts));
     let tool = env!("CARGO_BIN_EXE_nextent");
     let made =
         Command::new(tool).args(["mkfs", "-q", "img", "64m"]).current_dir(dir.path()).status();
@@ -70,7 +74,69 @@ fn run(script: &str) -> Result<(), Skip> {
     let text = [&done.stdout[..], &done.stderr[..]].concat();
     assert!(done.status.success(), "{}: {}", done.status, String::from_utf8_lossy(&text));
     e2fs::assert_clean(&dir.path().join("img"));
+    for (_, bytes) in disk.iter().flat_map(|disk| &disk.parts) {
+        disk.as_ref().unwrap().extract(bytes, &dir.path().join("part"));
+        e2fs::assert_clean(&dir.path().join("part"));
+    }
     Ok(())
+}
+
+/// A partition that is in use keeps out its own users and those of the whole disk, by any name, and
+/// no others. `image=disk` makes a disk with two partitions.
+#[test]
+fn partitions_of_a_file_are_in_use_for_themselves() {
+    need!(run(r#"
+        image=disk; $N mkfs -q disk@1; $N mkfs -q disk@2; ln disk twin
+        serve $N mount -f disk@1 m; mounted m; serve $N mount -f disk@2 m2; mounted m2
+        first="mounted on $PWD/m (fuse.*) by process ${pids[0]} (nextent); unmount"
+        second="mounted on $PWD/m2 (fuse.*) by process ${pids[1]} (nextent); unmount"
+        for name in disk@1 twin@1 disk@label=a $PWD/disk@offset=1m; do refused $name "in use"; done
+        refused disk@1 "disk@1: in use: $first"; refused disk@2 "disk@2: in use: $second"
+        refused disk@offset=16m,size=2m "in use"; refused disk "in use"
+        for offset in 1m 16m 17m; do
+            ! $N mount -f -o offset=$offset disk p > messages 2>&1 || exit 1
+            grep -q "in use" messages || exit 1
+        done
+        ! $N ls disk@1:/ > messages 2>&1 || exit 1
+        # The first server has ended, although the second goes on.
+        umount m; $N mount disk@1 m; umount m2
+        # As the helper of umount(8) finds the server without its socket.
+        $N umount m; allowed disk@1 one; wait ${pids[0]} ${pids[1]}; pids=()
+        allowed disk@1 two; allowed disk@2 three"#,));
+}
+
+/// A loop device over a partition has the bytes of that partition only.
+#[test]
+fn loop_devices_over_partitions_use_their_bytes() {
+    need!(run(r#"
+        image=disk; $N mkfs -q disk@1; $N mkfs -q disk@2
+        attach -o 1M --sizelimit 16M disk; first=$d; attach -o 17M --sizelimit 16M disk; second=$d
+        mount $first m || exit 77
+        refused disk@1 "$first.*mounted on $PWD/m (ext4)"; allowed disk@2 one
+        umount m
+        serve $N mount -f $first m; mounted m
+        refused disk@1 "in use.*by process ${pids[0]} (nextent)"; allowed disk@2 two
+        refused disk "in use"
+        umount m; wait ${pids[0]}; pids=(); detach $second; allowed disk@1 three"#,));
+}
+
+/// Partitions of a block device: by the kernel's device for one, and without it by their bytes.
+#[test]
+fn partitions_of_a_block_device_are_found() {
+    need!(run(r#"
+        image=disk; attach disk; whole=$d
+        for n in 1 2; do $N mkfs -q $whole@$n; $N mkdir $whole@$n:/in$n; done
+        [ -b ${whole}p1 ] && exit 77
+        serve $N mount -f $whole@2 m; mounted m; [ -d m/in2 ]
+        grep -q " $PWD/m .*$whole" /proc/self/mountinfo
+        refused $whole@1 "in use\|mounted"; umount m; wait ${pids[0]}; pids=()
+        detach $whole; attach -P disk; whole=$d
+        for i in $(seq 100); do [ -b ${whole}p2 ] && break; sleep .05; done
+        [ -b ${whole}p2 ] || exit 0
+        serve $N mount -f $whole@1 m; mounted m; serve $N mount -f $whole@2 m2; mounted m2
+        grep -q "${whole}p2" /proc/self/mountinfo; [ -d m/in1 ] && [ -d m2/in2 ]
+        refused $whole@1 "${whole}p1.*mounted on $PWD/m\|${whole}p1.*in use"
+        umount m m2; wait ${pids[@]}; pids=(); $N ls $whole@1:/ > listed"#,));
 }
 
 #[test]

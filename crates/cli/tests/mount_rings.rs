@@ -41,6 +41,8 @@ mod operations;
 mod options;
 #[path = "mount/overlay.rs"]
 mod overlay;
+#[path = "mount/partitions.rs"]
+mod partitions;
 #[path = "mount/remount.rs"]
 mod remount;
 #[path = "mount/shutdown.rs"]

@@ -37,6 +37,11 @@ for words in usrquota data=journal blub nouser_xattr jqfmt=vfsv0; do
     line $words && fail "$words was accepted"
     grep -q "\`${words%=vfsv0}\`" messages || fail "$words is not named"
 done
+# A partition of a disk image, also by `mount -a`.
+echo "$PWD/disk@offset=1m,size=16m $PWD/m fuse.nextent $TRANSPORT 0 0" > fstab
+mount -a -T fstab > messages 2>&1 && mount -a -T fstab >> messages 2>&1 || fail "mount -a"
+[ $(grep -c " $PWD/m .*disk@offset=1m,size=16m " /proc/self/mountinfo) = 1 ] || fail "a part"
+umount m || fail umount
 # Without mount(8) the defaults are fusermount3's.
 "$N" mount -o $TRANSPORT image m || fail "the tool"
 grep " $PWD/m " /proc/self/mountinfo | grep -q nosuid,nodev || fail "the tool: suid or dev"
@@ -49,6 +54,10 @@ fn lines_of_fstab_are_mounted_by_mount() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
+    let disk = dir.path().join("disk");
+    std::fs::write(&disk, vec![7; 18 << 20]).unwrap();
+    let part = format!("{}@offset=1m,size=16m", text(&disk));
+    assert!(run(&["mkfs", "-q", &part]).status.success());
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
     let mut command = Command::new("unshare");
     command.args(["-m", "bash", "-c", SCRIPT]).current_dir(dir.path());

@@ -23,6 +23,7 @@ mod memory;
 mod operations;
 mod options;
 mod overlay;
+mod partitions;
 mod remount;
 mod shutdown;
 mod stat;

@@ -54,6 +54,8 @@ pub struct ImageBuilder<'a> {
     part: Option<Part>,
     direct: bool,
     root_owner: Option<Owner>,
+    root_mode: Option<u16>,
+    no_xattrs: bool,
     threads: usize,
     fit: Option<Fit>,
 }
@@ -83,6 +85,8 @@ impl<'a> ImageBuilder<'a> {
             part: None,
             direct: false,
             root_owner,
+            root_mode: None,
+            no_xattrs: false,
             threads,
             fit,
         }
@@ -160,6 +164,18 @@ impl<'a> ImageBuilder<'a> {
     /// The owner of the root directory. By default it is that of the contents.
     pub fn root_owner(mut self, uid: u32, gid: u32) -> Self {
         self.root_owner = Some(Owner { uid, gid });
+        self
+    }
+
+    /// The permission bits of the root directory. By default they are those of the contents.
+    pub fn root_mode(mut self, mode: u16) -> Self {
+        self.root_mode = Some(mode & 0o7777);
+        self
+    }
+
+    /// Whether extended attributes of the contents are copied; they are by default.
+    pub fn xattrs(mut self, copied: bool) -> Self {
+        self.no_xattrs = !copied;
         self
     }
 
@@ -317,6 +333,8 @@ impl<'a> ImageBuilder<'a> {
             adjuster: Adjuster {
                 attributes: self.attributes.as_ref(),
                 root_owner: self.root_owner,
+                root_mode: self.root_mode,
+                no_xattrs: self.no_xattrs,
                 latest: latest.map(|at| DiskTime::new(i64::try_from(at).unwrap_or(i64::MAX), 0)),
             },
         }

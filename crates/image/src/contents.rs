@@ -6,7 +6,7 @@ use super::transfer::{
     FillSink, HostSource, ImageDir, Report, Unpacking, host_id, measure, plan, unpack,
 };
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
-use nextent::mkfs::{Filling, MkfsOptions, Needs, Owner, Plan};
+use nextent::mkfs::{Filling, MkfsOptions, Needs, Plan};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, FileDevice};
 use nextent_sync::Arc;
@@ -189,8 +189,10 @@ impl Filler<'_> {
         if let Err(error) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
             report.fail(name, &error);
         }
-        if let Some(Owner { uid, gid }) = self.adjuster.root_owner {
-            let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+        let Adjuster { root_owner, root_mode, .. } = self.adjuster;
+        if root_owner.is_some() || root_mode.is_some() {
+            let (uid, gid) = (root_owner.map(|owner| owner.uid), root_owner.map(|owner| owner.gid));
+            let set = SetAttr { uid, gid, mode: root_mode, ..SetAttr::default() };
             volume.setattr(&Cred::root(), ROOT_INO, &set)?;
         }
         if let Some(attributes) = self.adjuster.attributes

@@ -13,14 +13,18 @@ const LOST_FOUND_BYTES: u32 = 16 * 1024;
 const LOST_FOUND: &[u8] = b"lost+found";
 
 impl Files<'_> {
-    /// Makes the root, owned by `owner`, and `lost+found` in it.
+    /// Makes the root, with this owner and these permission bits, and `lost+found` in it.
     ///
     /// # Errors
     ///
     /// No room.
-    pub(super) fn add_directories(&mut self, owner: (u32, u32)) -> Result<(), MkfsError> {
+    pub(super) fn add_directories(
+        &mut self,
+        owner: (u32, u32),
+        mode: u16,
+    ) -> Result<(), MkfsError> {
         let lost_found = self.geometry.first_inode;
-        let mut root = self.new_inode(FileType::Directory.mode_bits() | 0o755);
+        let mut root = self.new_inode(FileType::Directory.mode_bits() | mode & 0o7777);
         (root.uid, root.gid) = owner;
         // Its own ".", its name in itself (".."), and the ".." of lost+found.
         root.links = 3;

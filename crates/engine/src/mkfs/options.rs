@@ -128,6 +128,8 @@ pub struct ExtendedOptions {
     pub hash_seed: Option<Uuid>,
     /// User and group of the root directory.
     pub root_owner: Owner,
+    /// Permission bits of the root directory.
+    pub root_mode: u16,
     /// Discards the device first.
     pub discard: bool,
     /// The device reads as zeros already.
@@ -154,6 +156,7 @@ impl Default for ExtendedOptions {
             lazy_journal_init: false,
             hash_seed: None,
             root_owner: Owner::default(),
+            root_mode: 0o755,
             discard: true,
             prezeroed: false,
             backup_supers: 2,

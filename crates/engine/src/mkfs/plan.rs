@@ -84,7 +84,7 @@ impl Plan {
         };
         files.add_bad_blocks();
         let owner = options.extended.root_owner;
-        files.add_directories((owner.uid, owner.gid))?;
+        files.add_directories((owner.uid, owner.gid), options.extended.root_mode)?;
         files.add_resize_inode()?;
         let journal = files.add_journal(options, &mut sb, &mut warnings)?;
         files.add_orphan_file(options, &mut sb)?;

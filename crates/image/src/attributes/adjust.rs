@@ -36,6 +36,10 @@ pub(crate) struct Adjuster<'a> {
     pub(crate) attributes: Option<&'a Attributes>,
     /// The owner of the root directory.
     pub(crate) root_owner: Option<Owner>,
+    /// The permission bits of the root directory.
+    pub(crate) root_mode: Option<u16>,
+    /// Extended attributes of the contents are left out.
+    pub(crate) no_xattrs: bool,
     /// The latest time that entries may have.
     pub(crate) latest: Option<DiskTime>,
 }
@@ -54,8 +58,16 @@ impl Adjust for Adjuster<'_> {
             meta.mtime = meta.mtime.min(latest);
             meta.atime = meta.mtime;
         }
+        if self.no_xattrs {
+            meta.xattrs.clear();
+        }
         if let Some(attributes) = self.attributes {
             attributes.apply(path, meta)?;
+        }
+        if let Some(mode) = self.root_mode
+            && path == b"/"
+        {
+            meta.mode = mode;
         }
         if let Some(owner) = self.root_owner
             && path == b"/"

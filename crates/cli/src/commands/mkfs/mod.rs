@@ -160,6 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
+    let root_mode = options::asked(args, "root_perms").then_some(options.extended.root_mode);
     let clock = options.clock;
     let mut builder = ImageBuilder::new(options).offset(place.offset).direct(args.direct);
     if let Some(part) = &place.part {
@@ -175,6 +176,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if let Some(Owner { uid, gid }) = root_owner {
             builder = builder.root_owner(uid, gid);
         }
+        if let Some(mode) = root_mode {
+            builder = builder.root_mode(mode);
+        }
+        builder = builder.xattrs(!options::asked(args, "no_copy_xattrs"));
     }
     if let Some(fit) = args.free {
         builder = builder.fit(fit);

@@ -21,6 +21,8 @@ Keys of -E:
                         leave inode tables, or the journal, for the kernel to zero
   hash_seed=UUID        seed of the hashes of names
   root_owner[=UID:GID]  owner of the root directory; without a value, the calling user
+  root_perms[=OCTAL]    permission bits of the root directory; without a value, by the umask
+  no_copy_xattrs        leave out the extended attributes of -d
   discard, nodiscard    whether the device is discarded first (default: discard)
   assume_storage_prezeroed=0|1
                         the device reads as zeros, so zeros need not be written
@@ -137,8 +139,13 @@ pub(super) fn complete(
 
 /// The owner of the root directory, if the user gave one.
 pub(super) fn root_owner(args: &Args, options: &MkfsOptions) -> Option<Owner> {
-    let asked = |list: &String| list.split(',').any(|word| word.trim().starts_with("root_owner"));
-    args.extended.iter().any(asked).then_some(options.extended.root_owner)
+    asked(args, "root_owner").then_some(options.extended.root_owner)
+}
+
+/// Whether the user gave a key of `-E`.
+pub(super) fn asked(args: &Args, key: &str) -> bool {
+    let mut words = args.extended.iter().flat_map(|list| list.split(','));
+    words.any(|word| word.split('=').next().is_some_and(|given| given.trim() == key))
 }
 
 fn bytes(size: Size, unit: u64, what: &str) -> Result<u32, String> {

@@ -128,6 +128,8 @@ pub(crate) const EXTENDED: &[&str] = &[
     "lazy_journal_init",
     "hash_seed=",
     "root_owner",
+    "root_perms",
+    "no_copy_xattrs",
     "discard",
     "nodiscard",
     "assume_storage_prezeroed",
@@ -181,6 +183,9 @@ pub(super) fn extended(
                 let (uid, gid) = owner(value)?;
                 extended.root_owner = Owner { uid, gid };
             }
+            "root_perms" => extended.root_mode = permissions(value)?,
+            // Only the builder of images uses it.
+            "no_copy_xattrs" if value.is_none() => {}
             "discard" => extended.discard = true,
             "nodiscard" => extended.discard = false,
             "assume_storage_prezeroed" => extended.prezeroed = switch(key, value)?,
@@ -193,6 +198,14 @@ pub(super) fn extended(
             "encoding" | "encoding_flags" => {
                 return Err(format!("{key} needs casefold, which is not supported"));
             }
+            "root_selinux" => {
+                return Err(
+                    "root_selinux is not supported; use --file-contexts of nextent mkfs".into()
+                );
+            }
+            "android_sparse" => {
+                return Err("android_sparse is not supported; convert the image by img2simg".into());
+            }
             "quotatype" => return Err("quotatype needs quota, which is not supported".into()),
             "mmp_update_interval" => {
                 return Err("mmp_update_interval needs mmp, which is not supported".into());
@@ -201,6 +214,13 @@ pub(super) fn extended(
         }
     }
     Ok(())
+}
+
+/// Parses octal permission bits; without a value, those that the umask leaves.
+fn permissions(value: Option<&str>) -> Result<u16, String> {
+    let Some(text) = value else { return Ok(0o777 & !nextent_image::umask()) };
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| format!("root_perms are octal permission bits, not '{text}'"))
 }
 
 /// Parses `USER:GROUP`; without a value, the calling user.

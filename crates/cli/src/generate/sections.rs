@@ -93,6 +93,10 @@ const PAGES: &[(&str, Page)] = &[
                     "Makes the smallest image of it in which 5 percent of the blocks are free.",
                 ),
                 (
+                    "nextent mkfs -d tree --owner 0:0 --owners devices root.img 512m",
+                    "The same with root's files, and with devices of a device table.",
+                ),
+                (
                     "fakeroot tar -c -C tree . | nextent mkfs -d - root.img 512m",
                     "The same, with the owners that fakeroot gives.",
                 ),

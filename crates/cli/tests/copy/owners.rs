@@ -368,6 +368,15 @@ fn unreadable_files_fail_or_are_skipped() {
              e2fsck -fn a.img > check 2>&1 || cat check; [ -e a.img ]"
         ),
     );
+    // Nothing of the source could be read.
+    shell(
+        top,
+        &format!(
+            "{user} ! $AS ./nextent mkfs -q -d tree/closed --skip-unreadable b.img 16m 2> err && \
+             [ ! -e b.img ] && [ $(wc -l < err) = 1 ] && \
+             grep -q 'tree/closed: Permission denied$' err || cat err"
+        ),
+    );
 }
 
 #[test]

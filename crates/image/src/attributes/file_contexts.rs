@@ -5,26 +5,33 @@
 //! match the whole path. As in libselinux, expressions without special characters come before the
 //! others, and otherwise the last line that matches counts.
 //!
+//! As libselinux, this also reads the files beside it, if they exist: `.homedirs` and `.local` have
+//! further lines, and `.subs` and `.subs_dist` have parts of paths that stand for others.
+//!
 //! libselinux uses PCRE, this module the crate `regex`. Both agree on what they have in common;
 //! a line with another expression is refused: look-around, references, possessive repetition, and
 //! sets within sets.
 
 use super::list_file::{AttributesError, ListFile, shown};
 use super::set_label;
+use super::substitutes::Substitutes;
 use crate::entry::{Kind, Meta};
 use nextent_sync::OnceLock;
 use regex::bytes::{Regex, RegexBuilder};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// The special characters of an expression, as libselinux lists them.
 const SPECIAL: &[u8] = b".^$?*+|[({";
 
 /// SELinux labels by path and type.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FileContexts {
     /// Later ones first, as they are tried.
     literal: Vec<Rule>,
     expressions: Vec<Rule>,
+    /// Applied in this order.
+    substitutes: Vec<Substitutes>,
 }
 
 /// A line.
@@ -43,14 +50,37 @@ struct Rule {
 }
 
 impl FileContexts {
-    /// Reads the file.
+    /// Reads the file, and those beside it with the endings `.homedirs`, `.local`, `.subs` and
+    /// `.subs_dist`.
     ///
     /// # Errors
     ///
     /// [`AttributesError`]
     pub fn read(path: impl AsRef<Path>) -> Result<Self, AttributesError> {
-        let file = ListFile::read(path.as_ref())?;
-        let (mut literal, mut expressions) = (Vec::new(), Vec::new());
+        let path = path.as_ref();
+        let file = ListFile::read(path)?;
+        let mut all = Self::default();
+        all.add(&file)?;
+        if all.literal.is_empty() && all.expressions.is_empty() {
+            return Err(file.whole("the file has no contexts"));
+        }
+        for suffix in [".homedirs", ".local"] {
+            if let Some(more) = ListFile::beside(path, suffix)? {
+                all.add(&more)?;
+            }
+        }
+        for suffix in [".subs", ".subs_dist"] {
+            if let Some(file) = ListFile::beside(path, suffix)? {
+                all.substitutes.push(Substitutes::parse(&file)?);
+            }
+        }
+        all.literal.reverse();
+        all.expressions.reverse();
+        Ok(all)
+    }
+
+    /// Adds the lines of `file` at the end.
+    fn add(&mut self, file: &ListFile) -> Result<(), AttributesError> {
         file.each_line(|_, line| {
             let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             let words: Vec<&[u8]> = words.collect();
@@ -58,23 +88,17 @@ impl FileContexts {
                 return Ok(());
             }
             let (rule, is_literal) = Rule::parse(&words)?;
-            if is_literal {
-                literal.push(rule)
-            } else {
-                expressions.push(rule)
-            }
+            let rules = if is_literal { &mut self.literal } else { &mut self.expressions };
+            rules.push(rule);
             Ok(())
-        })?;
-        if literal.is_empty() && expressions.is_empty() {
-            return Err(file.whole("the file has no contexts"));
-        }
-        literal.reverse();
-        expressions.reverse();
-        Ok(Self { literal, expressions })
+        })
     }
 
     /// Gives `meta`, of the entry at `path`, its label in place of the source's.
     pub(super) fn apply(&self, path: &[u8], meta: &mut Meta) {
+        let whole = Cow::Borrowed(path);
+        let path = self.substitutes.iter().fold(whole, |path, some| some.apply(path));
+        let path: &[u8] = &path;
         let kind = letter(&meta.kind);
         let fits = |rule: &&Rule| rule.kind.is_none_or(|other| other == kind);
         let mut literal = self.literal.iter().filter(fits);
@@ -329,6 +353,44 @@ mod tests {
             assert_eq!(label(RULES, path, kind).as_deref(), want, "{path}");
         }
         assert_eq!(label("/a u:r:t\n", "/b", Kind::File), None);
+    }
+
+    #[test]
+    fn files_beside_it_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fc");
+        let label = |path: &str| {
+            let mut meta = super::super::finish::meta(Kind::File, 0o644, 0, 0);
+            FileContexts::read(&file).unwrap().apply(path.as_bytes(), &mut meta);
+            meta.xattrs.pop().map(|(_, value)| String::from_utf8(value).unwrap())
+        };
+        for (suffix, text) in [
+            ("", "/usr/lib(/.*)? u:r:lib\n/.* u:r:late\n/usr/lib/x.* u:r:x\n"),
+            (".local", "/usr/lib/xy.* u:r:local\n"),
+            (".homedirs", "/home/.* u:r:home\n/usr/lib/xy.* u:r:lost\n"),
+            (".subs_dist", "# some\n/usr/lib64 /usr/lib/\n/usr/lib64/deep /home\n/root /\n"),
+            (".subs", "/opt/ /usr/lib64\n"),
+        ] {
+            std::fs::write(dir.path().join(format!("fc{suffix}")), text).unwrap();
+        }
+        for (path, want) in [
+            ("/usr/lib64/x", "u:r:x\0"),
+            ("/usr/lib64/xy", "u:r:local\0"),
+            ("/usr/lib64x/x", "u:r:late\0"),
+            ("/usr/lib64/deep/x", "u:r:home\0"),
+            ("/opt/x", "u:r:x\0"),
+            ("/root/usr/lib/x", "u:r:x\0"),
+            ("/root", "u:r:late\0"),
+        ] {
+            assert_eq!(label(path).as_deref(), Some(want), "{path}");
+        }
+        for bad in ["/a\n", "/a b\n", "/a /b /c\n"] {
+            std::fs::write(dir.path().join("fc.subs"), bad).unwrap();
+            let error = FileContexts::read(&file).unwrap_err().to_string();
+            assert!(error.contains("fc.subs:1: "), "{error}");
+        }
+        std::fs::write(dir.path().join("fc.subs"), "").unwrap();
+        assert!(FileContexts::read(&file).is_ok());
     }
 
     #[test]

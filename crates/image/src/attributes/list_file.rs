@@ -63,6 +63,19 @@ impl ListFile {
         }
     }
 
+    /// Reads the file whose name is that of `path` and `suffix`; none if there is no such file, or
+    /// if it is empty.
+    pub(super) fn beside(path: &Path, suffix: &str) -> Result<Option<Self>, AttributesError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::metadata(&name) {
+            Ok(meta) if meta.len() > 0 => Self::read(Path::new(&name)).map(Some),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(AttributesError::Read { path: name.into(), source }),
+        }
+    }
+
     /// Calls `take` with each line, without the end of the line. Its error is that of the line.
     pub(super) fn each_line(
         &self,

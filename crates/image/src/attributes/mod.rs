@@ -23,6 +23,7 @@ mod fs_config;
 mod id_map;
 mod list_file;
 mod owner_list;
+mod substitutes;
 
 pub use adjust::Adjust;
 pub use device_table::DeviceTable;

@@ -231,7 +231,11 @@ impl Planner<'_, '_> {
             self.ask();
             let Some(dir) = self.waiting.pop() else { break };
             if let Err(trouble) = self.fill(&dir) {
-                self.failed(&dir.dir.path(), &trouble);
+                match dir.ino == ino {
+                    // Without its names, nothing of the source would be in the image.
+                    true => self.works.fail(&dir.dir.path(), &trouble),
+                    false => self.failed(&dir.dir.path(), &trouble),
+                }
             }
         }
         let last = self.batcher.take();

@@ -72,6 +72,7 @@ Order of the options about owners:
   A line of a file_contexts file is EXPRESSION [TYPE] CONTEXT, with -- -d -l -c -b -p -s as types
   and <<none>> for no label. The last line that matches counts; those without special characters
   come before the others. Look-around and references in expressions are refused.
+  FILE.homedirs, FILE.local, FILE.subs and FILE.subs_dist are read, too, where they exist.
 
 Environment:
 

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::escape_panics();
+    faked::hand_over();
     #[cfg(all(feature = "mount", target_os = "linux"))]
     if let Some(words) = names::unmount() {
         return commands::mount::unmount(&words).unwrap_or_else(failure::Failure::report);

@@ -89,5 +89,30 @@ fn runs(usr: &Path) -> Result<(), String> {
     run("sbin/mkfs.nextent", &["-q", "-F", &image, "16m"])?;
     run("sbin/fsck.nextent", &["-n", &image])?;
     let list = run("bin/nextent", &["ls", &format!("{image}:/")])?;
-    if list.contains("lost+found") { Ok(()) } else { Err(format!("an image without: {list}")) }
+    if !list.contains("lost+found") {
+        return Err(format!("an image without: {list}"));
+    }
+    if has("fakeroot") && usr.join("lib/nextent/nextent").is_file() {
+        return sees_faked_owners(usr);
+    }
+    println!("not tried: the program under fakeroot");
+    Ok(())
+}
+
+/// Runs the program below `usr` under fakeroot, and checks that the image has the faked owners.
+fn sees_faked_owners(usr: &Path) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let usr = std::path::absolute(usr).map_err(|error| error.to_string())?;
+    let line = format!(
+        "mkdir t && echo x > t/f && chown -R 7:8 t && {0}/sbin/mkfs.nextent -q -d t a.img 16m && \
+         {0}/bin/nextent stat a.img:/f",
+        usr.display()
+    );
+    let mut fakeroot = command("fakeroot", ["--", "sh", "-c", &line]);
+    let said = output(fakeroot.current_dir(dir.path()))?;
+    if said.contains("Uid: 7  Gid: 8") {
+        Ok(())
+    } else {
+        Err(format!("under fakeroot, a file of 7:8 became: {said}"))
+    }
 }

@@ -151,6 +151,7 @@ mod tests {
             let dist = Dist {
                 dir: dir.path().into(),
                 binary: PathBuf::new(),
+                dynamic: None,
                 docs: PathBuf::new(),
                 version: "1.2.3".into(),
                 triple: "any".into(),

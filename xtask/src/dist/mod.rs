@@ -1,6 +1,6 @@
-//! Makes the packages: the static program, man pages, completions, tar archives, and Debian
-//! packages if `dpkg-deb` is installed. A second package has links by the names of e2fsprogs. All
-//! are checked at the end.
+//! Makes the packages: the static program, a dynamically linked one for fakeroot, man pages,
+//! completions, tar archives, and Debian packages if `dpkg-deb` is installed. A second package has
+//! links by the names of e2fsprogs. All are checked at the end.
 
 mod check;
 mod compat;
@@ -17,6 +17,9 @@ struct Dist {
     dir: PathBuf,
     /// The program.
     binary: PathBuf,
+    /// The same program linked dynamically, which it runs under fakeroot and the like; none where
+    /// libc is always linked statically.
+    dynamic: Option<PathBuf>,
     /// Man pages and completions.
     docs: PathBuf,
     version: String,
@@ -43,8 +46,13 @@ pub(crate) fn run() -> Result<(), String> {
     // With an explicit target, the flag does not apply to build scripts.
     done(build.args(["--target", &triple]).env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
     let binary = target.join(&triple).join("dist/nextent");
+    let dynamic = triple.ends_with("-gnu").then(|| target.join("dist/nextent"));
+    if dynamic.is_some() {
+        println!("the program with shared libraries, for fakeroot");
+        done(&mut cargo(["build", "--quiet", "--profile", "dist", "-p", "nextent-cli"]))?;
+    }
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let dist = Dist { dir, binary, docs, version, triple };
+    let dist = Dist { dir, binary, dynamic, docs, version, triple };
     let mut made = vec![dist.archive()?, dist.compat_archive()?];
     if has("dpkg-deb") {
         made.extend([dist.debian()?, dist.compat_debian()?]);

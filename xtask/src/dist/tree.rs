@@ -28,6 +28,11 @@ impl Dist {
         for name in NAMES {
             std::os::unix::fs::symlink("../bin/nextent", sbin.join(name)).map_err(named)?;
         }
+        if let Some(dynamic) = &self.dynamic {
+            let lib = usr.join("lib/nextent");
+            fs::create_dir_all(&lib).map_err(named)?;
+            fs::copy(dynamic, lib.join("nextent")).map_err(named)?;
+        }
         let share = usr.join("share");
         for (from, to) in [
             ("man1", "man/man1"),

@@ -136,3 +136,20 @@ fn commands_are_refused_without_the_library() {
     assert!(output.expect("the command was built").status.success());
     e2fs::assert_clean(&top.join("i.img"));
 }
+
+/// The static program of the packages runs the dynamically linked one, which is beside it.
+#[test]
+fn the_dynamic_program_of_a_package_takes_over() {
+    let dir = tempfile::tempdir().expect("writable");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir -p usr/bin usr/lib/nextent; cp $N usr/bin/nextent; \
+         ln -s nextent usr/bin/mkfs.nextent; printf '%s\\n' '#!/bin/sh' 'echo took over: \"$@\"' \
+         > usr/lib/nextent/nextent; chmod +x usr/lib/nextent/nextent; \
+         for name in nextent mkfs.nextent; do FAKEROOTKEY=1 usr/bin/$name -q 'a b' > out; \
+         grep -qx 'took over: -q a b' out || cat out; usr/bin/$name --help > out; \
+         ! grep -q 'took over' out || cat out; done; \
+         rm usr/lib/nextent/nextent; FAKEROOTKEY=1 usr/bin/nextent --help > out",
+    );
+}

@@ -7,6 +7,7 @@
 //! | `IMAGE@label=root` | a partition by its name in a GPT |
 //! | `IMAGE@uuid=UUID` | a partition by its PARTUUID |
 //! | `IMAGE@offset=1m,size=64m` | a range of bytes; without a size up to the end |
+//! | `IMAGE?offset=1048576` | the same in the form of e2fsprogs, of a file that exists |
 //!
 //! Partition numbers, names and identifiers may be followed by `,sector=4096` for an MBR that
 //! counts sectors of that size.
@@ -41,6 +42,7 @@ Images:
                         its second partition in an MBR with sectors of 4096 bytes
   disk.img@offset=1m,size=64m
                         those bytes of it; without size= all up to its end
+  disk.img?offset=BYTES the bytes from there on, as for debugfs(8)
   disk.img@2:/path      a path inside its second partition";
 
 /// What an argument names: a file or block device, or a part of it.
@@ -117,6 +119,9 @@ impl ImageSpec {
             return Ok(Self::whole(arg));
         }
         let bytes = arg.as_bytes();
+        if let Some(found) = Self::with_offset(arg) {
+            return Ok(found);
+        }
         let (mut wrong, mut missing) = (None, None);
         for at in (0..bytes.len()).rev().filter(|at| *at > 0 && bytes[*at] == b'@') {
             let path = Path::new(OsStr::from_bytes(&bytes[..at]));
@@ -146,6 +151,19 @@ impl ImageSpec {
             Some(wrong) => Err(wrong),
             None => Ok(missing.unwrap_or_else(|| Self::whole(arg))),
         }
+    }
+
+    /// Parses `IMAGE?offset=BYTES`, if the image exists.
+    fn with_offset(arg: &OsStr) -> Option<Self> {
+        let bytes = arg.as_bytes();
+        let at = bytes.iter().rposition(|byte| *byte == b'?')?;
+        let path = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+        let text = std::str::from_utf8(&bytes[at + 1..]).ok()?;
+        let part = Part::parse(text).ok()?;
+        let is_offset = matches!(part.which, Which::Bytes { size: None, .. });
+        let exists = std::fs::metadata(&path).is_ok_and(|meta| !meta.is_dir());
+        let part = Some(part).filter(|_| is_offset && exists);
+        part.map(|part| Self { text: arg.to_owned(), path, part: Some(part) })
     }
 
     /// The path of the file or device.
@@ -436,6 +454,10 @@ mod tests {
             assert!(said.contains(&at("b")), "{said}");
         }
         assert!(parse(&at("b@offset=18446744073709551615,size=2")).is_err());
+        let offset = parse(&at("b?offset=1048576")).unwrap();
+        assert!(offset.is_same(&parse(&at("b@offset=1m")).unwrap()) && offset.is_part());
+        assert!(!parse(&at("c?offset=1")).unwrap().is_part());
+        assert!(!parse(&at("b?2")).unwrap().is_part());
         assert!(
             parse(&at("a")).unwrap().is_same(&parse(&at("../a").replace("../", "./")).unwrap())
         );

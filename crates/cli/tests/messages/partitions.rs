@@ -154,6 +154,7 @@ fn partitions_are_found_by_name_and_identifier() {
         ("gpt@label=root fs@1", "gpt"),
         ("gpt@uuid=02020202-0202-0202-0202-020202020202", "gpt"),
         ("./gpt@offset=5m,size=4m", "gpt"),
+        ("gpt?offset=5242880", "gpt"),
         ("mbr@uuid=1234ABCD-05", "mbr"),
     ] {
         assert!(works(dir, &["ls", &format!("{name}:/")]).contains(found), "{name}");

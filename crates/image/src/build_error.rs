@@ -34,6 +34,14 @@ pub enum BuildError {
         /// The bytes of the part.
         part: u64,
     },
+    /// The data of measuring cannot be kept in the image's directory.
+    #[error("a temporary file in {}: {source}", crate::escape::path(path))]
+    Scratch {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The image cannot be opened or created.
     #[error(transparent)]
     Device(#[from] OpenError),

@@ -97,7 +97,8 @@ impl<'a> ImageBuilder<'a> {
     /// refused.
     ///
     /// The contents are measured before they are copied: a directory is walked twice, without
-    /// reading files the first time.
+    /// reading files the first time, and a tar file is read twice. Any other tar stream is kept
+    /// meanwhile in a file without a name in the image's directory.
     ///
     /// ```
     /// use nextent::mkfs::{Fit, Free, MkfsOptions};
@@ -342,7 +343,7 @@ impl<'a> ImageBuilder<'a> {
 }
 
 /// The bytes of a planned volume.
-fn bytes(plan: &Plan) -> u64 {
+pub(super) fn bytes(plan: &Plan) -> u64 {
     plan.geometry().blocks_count << plan.geometry().block_bits
 }
 

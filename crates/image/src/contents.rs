@@ -2,6 +2,8 @@
 
 use super::BuildError;
 use super::attributes::Adjuster;
+use super::scratch::ScratchDevice;
+use super::tape::Tape;
 use super::transfer::{
     FillSink, HostSource, ImageDir, Report, Unpacking, host_id, measure, plan, unpack,
 };
@@ -12,18 +14,15 @@ use nextent_device::{BlockDevice, FileDevice};
 use nextent_sync::Arc;
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// Bytes of the buffer for reading a tar stream.
-const BUFFER: usize = 1 << 20;
 
 /// What a new image contains.
 pub struct Contents<'a>(From<'a>);
 
 enum From<'a> {
     Directory(PathBuf),
-    Tar { input: Box<dyn Read + 'a>, name: String },
+    Tar { tape: Tape<'a>, name: String },
 }
 
 impl<'a> Contents<'a> {
@@ -39,14 +38,14 @@ impl<'a> Contents<'a> {
         if std::fs::metadata(path).map_err(at)?.is_dir() {
             return Ok(Self(From::Directory(std::fs::canonicalize(path).map_err(at)?)));
         }
-        let file = File::open(path).map_err(at)?;
-        Ok(Self::tar(file, crate::escape::path(path)))
+        let tape = File::open(path).and_then(Tape::file).map_err(at)?;
+        Ok(Self(From::Tar { tape, name: crate::escape::path(path) }))
     }
 
-    /// The entries of a tar stream; `name` stands for it in messages.
+    /// The entries of a tar stream; `name` stands for it in messages. If the size of the image
+    /// follows from them, they are kept in a file without a name in the image's directory.
     pub fn tar(input: impl Read + 'a, name: impl Into<String>) -> Self {
-        let input = Box::new(BufReader::with_capacity(BUFFER, input));
-        Self(From::Tar { input, name: name.into() })
+        Self(From::Tar { tape: Tape::stream(input), name: name.into() })
     }
 }
 
@@ -95,9 +94,11 @@ impl Filler<'_> {
     ) -> Result<(), BuildError> {
         match &mut contents.0 {
             From::Directory(dir) => self.directory((plan, device, image), dir, report),
-            From::Tar { input, name } => {
+            From::Tar { tape, name } => {
                 plan.write(&**device)?;
-                self.tar(Arc::clone(device), (input, name), report)
+                let device: Arc<dyn BlockDevice> = Arc::<FileDevice>::clone(device);
+                let how = (false, report);
+                tape.read(|input| self.tar(device, how, (input, name)))?.map(drop)
             }
         }
     }
@@ -124,7 +125,19 @@ impl Filler<'_> {
                 }
                 Ok(needs)
             }
-            From::Tar { .. } => Err(BuildError::NoSize),
+            From::Tar { tape, name } => {
+                let parent = image.parent().filter(|dir| !dir.as_os_str().is_empty());
+                let dir = parent.unwrap_or(Path::new("."));
+                let at = |source| BuildError::Scratch { path: dir.to_owned(), source };
+                let plan = Plan::measuring(options, blocks)?;
+                let device = ScratchDevice::new(dir, super::builder::bytes(&plan)).map_err(at)?;
+                plan.write(&device)?;
+                let device = Arc::new(device);
+                let how = (true, report);
+                let read = |input: &mut dyn Read| self.tar(device, how, (input, name));
+                tape.keep(dir).map_err(at)?;
+                tape.read(read)?
+            }
         }
     }
 
@@ -170,14 +183,20 @@ impl Filler<'_> {
         Ok(Inodes::open(device, &open)?)
     }
 
+    /// Unpacks a stream into the volume on `device`. With `measures` it writes no data of files,
+    /// and returns the blocks and inodes that were taken.
     fn tar(
         &self,
-        device: Arc<FileDevice>,
+        device: Arc<dyn BlockDevice>,
+        (measures, report): (bool, &Report<'_>),
         (input, name): (&mut dyn Read, &str),
-        report: &Report<'_>,
-    ) -> Result<(), BuildError> {
+    ) -> Result<Needs, BuildError> {
         let volume = self.open(device)?;
-        let sink = FillSink::new(&volume);
+        let before = volume.statfs()?;
+        let sink = match measures {
+            true => FillSink::measuring(&volume),
+            false => FillSink::new(&volume),
+        };
         let unpacking = Unpacking {
             sink: &sink,
             report,
@@ -200,6 +219,16 @@ impl Filler<'_> {
         {
             attributes.finish(&volume)?;
         }
-        Ok(volume.close()?)
+        let mut needs = Needs::default();
+        if measures {
+            // Freed blocks count once that is committed.
+            volume.sync()?;
+        }
+        let after = volume.statfs()?;
+        volume.close()?;
+        needs.blocks = before.blocks_free.saturating_sub(after.blocks_free);
+        needs.inodes = before.files_free.saturating_sub(after.files_free);
+        needs.split = true;
+        Ok(needs)
     }
 }

@@ -18,6 +18,8 @@ use std::ops::Range;
 pub struct FillSink<'v> {
     volume: &'v Inodes,
     cred: Cred,
+    /// Data is not written.
+    measures: bool,
 }
 
 /// The blocks of a file, for its data.
@@ -31,7 +33,12 @@ pub struct FillFile {
 impl<'v> FillSink<'v> {
     /// The directories of `volume`, which was opened for filling.
     pub fn new(volume: &'v Inodes) -> Self {
-        Self { volume, cred: Cred::root() }
+        Self { volume, cred: Cred::root(), measures: false }
+    }
+
+    /// The same, without the data of files.
+    pub fn measuring(volume: &'v Inodes) -> Self {
+        Self { measures: true, ..Self::new(volume) }
     }
 }
 
@@ -76,7 +83,10 @@ impl Sink for FillSink<'_> {
     }
 
     fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
-        Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?)
+        match self.measures {
+            true => Ok(()),
+            false => Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?),
+        }
     }
 
     fn finish(&self, file: &FillFile, _meta: &Meta) -> Result<()> {

@@ -60,6 +60,8 @@ pub(crate) struct Fs {
     pub(crate) rename: Mutex<()>,
     /// [volume.trim] Held during a trim, so that a volume that becomes read-only waits for it.
     pub(crate) trim: Mutex<()>,
+    /// The volume is being made and filled: files may take all blocks, also the reserved ones.
+    pub(crate) fills: bool,
     /// The phase, which says whether changes are refused. Relaxed: a change that misses it
     /// counts as an earlier one.
     phase: Phase,
@@ -94,6 +96,7 @@ pub(crate) struct FsParts {
     pub(crate) observer: DamageObserver,
     pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
+    pub(crate) fills: bool,
     /// Bytes of idle inodes that the cache keeps.
     pub(crate) inode_bytes: usize,
 }
@@ -125,6 +128,7 @@ impl Fs {
             observer: parts.observer,
             rename: Mutex::new(&locks::RENAME, ()),
             trim: Mutex::new(&locks::TRIM, ()),
+            fills: parts.fills,
             phase: Phase::new(parts.read_only),
             damage: Mutex::new(&locks::DAMAGE, None),
             abort_noted: AtomicBool::new(false),

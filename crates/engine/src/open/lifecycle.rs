@@ -283,6 +283,7 @@ pub(super) fn build_layers(
         observer: options.observer.clone(),
         commit_interval: options.commit_interval,
         read_only: found.read_only.is_some(),
+        fills: options.bypass_journal,
         inode_bytes: options.cache_parts().1,
     }))
 }

@@ -225,6 +225,9 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 
 /// Which reserved blocks `cred` may use.
 pub(crate) fn privilege(fs: &Fs, cred: &Cred) -> Privilege {
+    if fs.fills {
+        return Privilege::Reserved;
+    }
     let (uid, gid) = fs.fixed.reserved_owner;
     let owner = cred.uid == uid || (gid != 0 && cred.in_group(gid));
     if cred.privileged || owner { Privilege::Root } else { Privilege::User }

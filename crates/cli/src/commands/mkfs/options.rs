@@ -42,10 +42,12 @@ Keys of -J:
 
 Size of the contents (--free, or -d without SIZE for a new image):
 
-  The contents are measured before they are copied. A percentage is the part of all blocks of the
-  finished image that is free; blocks reserved by -m are free. --free 0 leaves at most a few blocks.
-  Without -b and -T, blocks have 4 KiB. Without -N there is an inode for each 16 KiB (or -i), but at
-  least as many as the contents need and a tenth more; with --free 0, as many as they need.
+  The contents are measured before they are copied: a directory is walked twice, a tar file is
+  read twice, and a stream is kept in a file without a name in the image's directory. A percentage
+  is the part of all blocks of the finished image that is free; blocks reserved by -m are free.
+  --free 0 leaves at most a few blocks. Without -b and -T, blocks have 4 KiB. Without -N there is
+  an inode for each 16 KiB (or -i), but at least as many as the contents need and a tenth more;
+  with --free 0, as many as they need.
 
 Features of -O:
 

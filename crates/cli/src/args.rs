@@ -92,6 +92,12 @@ pub(crate) enum Command {
     /// script; the lines before it stay done, unless all changes are to be done or none. A message
     /// names script and line.
     Edit(crate::commands::edit::Args),
+    /// Compare two trees, of images or of the host; exit code 1 if they differ
+    ///
+    /// It compares names, kinds, contents, targets, devices, modes, owners, times of the last
+    /// change, extended attributes, and which names are one file. Exit code 0 stands for no
+    /// difference, 1 for differences, 2 for trouble.
+    Diff(crate::commands::diff::Args),
     /// Punch holes into the image for free blocks, or discard them
     ///
     /// Options are those of fstrim(8). Blocks that the volume has freed are discarded once that is

@@ -14,6 +14,7 @@ mod attributes;
 mod build_error;
 mod builder;
 mod contents;
+pub mod diff;
 mod entered;
 mod entry;
 mod error;

@@ -3,6 +3,7 @@
 mod change;
 pub(crate) mod cp;
 mod date;
+pub(crate) mod diff;
 mod each;
 pub(crate) mod edit;
 mod fallocate;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => status::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
+        Command::Diff(args) => return diff::run(&args),
         Command::Cp(args) => cp::run(&args, scope)?,
         Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args, scope)?,

@@ -19,6 +19,12 @@ const EXIT: &[(&str, &str)] = &[
     ("2", "The arguments are wrong."),
     ("141", "The program that read the output ended first."),
 ];
+const EXIT_DIFF: &[(&str, &str)] = &[
+    ("0", "The trees are equal."),
+    ("1", "They differ."),
+    ("2", "The arguments are wrong, or something could not be compared."),
+    ("141", "The program that read the output ended first."),
+];
 const EXIT_FSCK: &[(&str, &str)] = &[
     ("0", "No errors."),
     ("4", "Errors remain."),
@@ -283,6 +289,18 @@ const PAGES: &[(&str, Page)] = &[
                 ),
             ],
             see: &["debugfs(8)", "nextent-cp(1)", "nextent-setxattr(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "diff",
+        Page {
+            examples: &[
+                ("nextent diff old.img new.img", "Shows which files differ, and in what."),
+                ("nextent diff --ignore owners,times rootfs/ disk.img", "Compares a directory."),
+            ],
+            exit: EXIT_DIFF,
+            see: &["diff(1)", "nextent-cp(1)"],
             ..PLAIN
         },
     ),

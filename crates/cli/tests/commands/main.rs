@@ -1,5 +1,6 @@
 //! The small commands; e2fsck checks the image after each.
 
+mod diff;
 mod edit;
 mod nodes;
 mod trim;

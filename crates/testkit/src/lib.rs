@@ -17,6 +17,7 @@ mod maker;
 mod model;
 mod model_disk;
 mod mount;
+mod namespace;
 mod promise;
 mod rng;
 mod skip;
@@ -32,6 +33,7 @@ pub use model::{
 };
 pub use model_disk::ModelDisk;
 pub use mount::{Access, KernelMount};
+pub use namespace::{DETACH, namespace};
 pub use promise::{append_with_promises, check_promises};
 pub use rng::Rng;
 pub use skip::Skip;

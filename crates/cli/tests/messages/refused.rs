@@ -1,6 +1,7 @@
 //! Each reason why mounting is refused has its own message, which says what to do.
 
 use crate::{shell, works};
+use nextent_testkit::DETACH;
 use std::path::Path;
 
 /// Runs a line of shell as root in its own mount namespace; its output. None where that is
@@ -12,7 +13,7 @@ fn apart(dir: &Path, line: &str) -> Option<String> {
         return None;
     }
     // If it mounts against expectation, the test does not wait for its end.
-    let line = format!("timeout -s KILL 60 unshare -m bash -c '{line}' 2>&1; true");
+    let line = format!("timeout -s KILL 60 unshare -m bash -c '{DETACH}{line}' 2>&1; true");
     Some(shell(dir, &line))
 }
 

@@ -3,7 +3,7 @@
 //! with `suid` and `dev`.
 
 use crate::support::*;
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::process::Command;
 
 /// Runs in its own mount namespace, where users may open `/dev/fuse` and use `allow_other`.
@@ -170,8 +170,8 @@ fn access_by_option_and_user() {
     let made = run(Command::new("bash").args(["-e", "-c", make]));
     assert!(made.status.success(), "{} {made:?}", tree.display());
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
-    let mut script = Command::new("unshare");
-    script.args(["-m", "bash", "-c", SCRIPT]).env("TRANSPORT", transport);
+    let mut script = namespace(None);
+    script.args(["bash", "-c", SCRIPT]).env("TRANSPORT", transport);
     let done = run(&mut script);
     if done.status.code() == Some(77) {
         return Skip::missing("mounts by users").note();

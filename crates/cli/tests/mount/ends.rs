@@ -1,7 +1,7 @@
 //! The end of mounts: umount of mounts that are also attached elsewhere, signals, killed servers.
 
 use crate::support::*;
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{Skip, e2fs, namespace, need};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::fs::File;
@@ -101,8 +101,8 @@ impl Namespace {
         cat "$1/file"; echo more > "$1/other" 2> /dev/null; exit 0"#;
 
     fn new(point: &Path) -> Result<Self, Skip> {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "bash", "-c", Self::HOLD, "bash"]);
+        let mut command = namespace(Some(point));
+        command.args(["bash", "-c", Self::HOLD, "bash"]);
         command.arg(point).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|_| Skip::missing("unshare"))?;
         let mut line = String::new();
@@ -290,8 +290,8 @@ fn signal_to_a_users_server(control: &str) -> Result<(), Skip> {
     let image = mkfs(dir.path(), "32m");
     assert!(run(&["chmod", "777", &format!("{}:/", text(&image))]).status.success());
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
-    let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", MOUNTED_BY_A_USER, "bash", transport, control]);
+    let mut command = namespace(None);
+    command.args(["bash", "-c", MOUNTED_BY_A_USER, "bash", transport, control]);
     command.current_dir(dir.path()).env("N", env!("CARGO_BIN_EXE_nextent"));
     let done = command.output().unwrap();
     if done.status.code() == Some(77) {

@@ -1,7 +1,7 @@
 //! Failing devices, read-only devices, and killed clients.
 
 use crate::support::*;
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -125,8 +125,8 @@ fn without_fuse_the_message_names_the_module() {
     std::fs::create_dir(&point).unwrap();
     // An empty /dev for this command only.
     let script = "mount -t tmpfs tmpfs /dev && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_nextent"), "mount", "-f"]);
+    let mut command = namespace(None);
+    command.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_nextent"), "mount", "-f"]);
     let output = command.args([&image, &point]).stdin(Stdio::null()).output().unwrap();
     let line = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{line}");

@@ -1,8 +1,7 @@
 //! Lines of fstab(5), by mount(8) and its helpers.
 
 use crate::support::*;
-use nextent_testkit::{Skip, e2fs, need};
-use std::process::Command;
+use nextent_testkit::{Skip, e2fs, namespace, need};
 
 /// Runs in its own namespace with only the helpers in /sbin.
 const SCRIPT: &str = r#"
@@ -59,8 +58,8 @@ fn lines_of_fstab_are_mounted_by_mount() {
     let part = format!("{}@offset=1m,size=16m", text(&disk));
     assert!(run(&["mkfs", "-q", &part]).status.success());
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
-    let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", SCRIPT]).current_dir(dir.path());
+    let mut command = namespace(None);
+    command.args(["bash", "-c", SCRIPT]).current_dir(dir.path());
     command.env("N", env!("CARGO_BIN_EXE_nextent")).env("TRANSPORT", transport);
     let done = command.output().unwrap();
     if done.status.code() == Some(77) {

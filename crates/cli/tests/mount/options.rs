@@ -1,7 +1,7 @@
 //! The effects of `-o`, and notifications of systemd and mount(8).
 
 use crate::support::*;
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -232,8 +232,8 @@ fn umount_returns_when_the_image_is_closed() {
     std::fs::create_dir(&point).unwrap();
     let how = if crate::RINGS { "io_uring" } else { "no_io_uring" };
     let tool = env!("CARGO_BIN_EXE_nextent");
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", MOUNT_AND_UNMOUNT, "sh", tool]);
+    let mut command = namespace(None);
+    command.args(["sh", "-c", MOUNT_AND_UNMOUNT, "sh", tool]);
     let status = command.args([text(&image), text(&point), how]).status().unwrap();
     assert!(status.success(), "{status}");
     e2fs::assert_clean(&dir.path().join("image.copy"));

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use nextent_device::{FileDevice, FileOptions};
-use nextent_testkit::{Skip, e2fs, need};
+use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
@@ -259,8 +259,8 @@ fn mount_8_remounts_by_the_helper() {
     };
     let source = device.as_ref().map_or(&image, |device| &device.0);
     let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
-    let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", SCRIPT]).current_dir(dir.path());
+    let mut command = namespace(None);
+    command.args(["bash", "-c", SCRIPT]).current_dir(dir.path());
     command.env("N", env!("CARGO_BIN_EXE_nextent")).env("TRANSPORT", transport);
     let done = command.env("IMAGE", source).output().unwrap();
     if done.status.code() == Some(77) {

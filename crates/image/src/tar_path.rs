@@ -21,6 +21,11 @@ pub(super) fn after_dots(target: &[u8]) -> &[u8] {
     target
 }
 
+/// Whether a link to `target` may lead out of the tree that has it.
+pub(super) fn leads_out(target: &[u8]) -> bool {
+    target.starts_with(b"/") || target.split(|byte| *byte == b'/').any(|part| part == b"..")
+}
+
 /// The path without `.`, empty components and slashes around it.
 pub(super) fn clean(path: &[u8]) -> Result<Vec<u8>> {
     if path.contains(&0) {

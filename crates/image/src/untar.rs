@@ -10,7 +10,7 @@ use super::packed::Unpacked;
 use super::queue::Queue;
 use super::tar_header::{SPARSE_BLOCK, SparseMap, check, not_packed, path_of, size_of, text};
 use super::tar_number::{does_not_fit, header_number};
-use super::tar_path::{after_dots, clean, split};
+use super::tar_path::{after_dots, clean, leads_out, split};
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
 use super::{Adjust, BUFFER, EntryError, FileId, PART, Report, Result, Sink};
@@ -19,7 +19,7 @@ use nextent::{DeviceNo, DiskTime, FileType};
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::ops::Range;
 use tar::{EntryType, Header};
@@ -126,6 +126,8 @@ struct Reader<'a, T: Extractable> {
     due: HashMap<InodeNo, Due>,
     /// The number of directory entries so far.
     entries: usize,
+    /// Symbolic links that lead out of the tree.
+    outward: HashSet<InodeNo>,
     top: ImageDir,
 }
 
@@ -154,6 +156,7 @@ pub fn unpack<T: Extractable>(
             known: 0,
             due: HashMap::new(),
             entries: 0,
+            outward: HashSet::new(),
             top,
         };
         let done = reader.run();
@@ -443,11 +446,27 @@ impl<T: Extractable> Reader<'_, T> {
                 Room::Free => sink.link(&target, &dir, name),
             };
         }
+        let leads_out = matches!(&meta.kind, Kind::Symlink(target) if leads_out(target));
+        if leads_out && self.is_outward(&dir, name)? {
+            return Ok(());
+        }
         self.make_room(&mut dir, &path, None, false)?;
         if meta.kind != Kind::File {
-            return sink.special(&dir, name, &meta)?.1;
+            let (node, done) = sink.special(&dir, name, &meta)?;
+            if leads_out {
+                self.outward.insert(node);
+            }
+            return done;
         }
         self.file(&dir, name, (entry, meta), left)
+    }
+
+    /// Whether `name` is a link out of the tree that this stream has made. GNU tar makes these at
+    /// the end, and leaves out later ones of the same name.
+    fn is_outward(&self, dir: &T::Dir, name: &[u8]) -> Result<bool> {
+        let found =
+            if self.outward.is_empty() { None } else { self.unpacking.sink.find(dir, name)? };
+        Ok(found.is_some_and(|attr| self.outward.contains(&attr.ino)))
     }
 
     /// Removes an existing file at `path` in `dir`, unless it may stay: a directory for a
@@ -480,6 +499,7 @@ impl<T: Extractable> Reader<'_, T> {
             }
             // Cached paths may lead through it.
             FileType::Symlink => {
+                self.outward.remove(&old.ino);
                 self.forget();
                 *dir = self.dir(above)?;
             }

@@ -79,6 +79,23 @@ out('below.tar', h(b'd', b'5', 0, mode=b'0000755\\0'), l(b'd/e', b'.'), f(b'd/e/
     }
 }
 
+/// A link that leads out of the tree stays the file that its other names link to, also if it comes
+/// twice, as in an archive of a tree and a part of it.
+#[test]
+fn a_second_link_out_of_the_tree_is_left_out() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "def l(name, to): return h(name, b'2', 0, link=to)
+for n, to in enumerate([b'/none', b'../x', b'a/../b', b'x']):
+    out('%d.tar' % n, l(b'c', to), h(b'b', b'1', 0, link=b'c'), l(b'c', to), f(b'last'))
+out('4.tar', l(b'c', b'/one'), l(b'c', b'/two'), f(b'last'))",
+    );
+    for n in 0..5 {
+        as_gnu_tar(dir.path(), &format!("{n}.tar"));
+    }
+}
+
 /// A hard link to a missing file makes no directories, which would block later entries.
 #[test]
 fn hard_links_to_missing_files_make_no_directories() {

@@ -19,7 +19,7 @@ use nextent_image::transfer::{
     Kind, Links, Meta, PART, Report, Sink, Source, Tree, host_id,
 };
 use nextent_num::to_u64;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -223,6 +223,55 @@ struct Copy<'a> {
     report: &'a Report<'a>,
 }
 
+/// The sources that were copied into the target directory.
+#[derive(Default)]
+struct Seen {
+    /// By its own name, the last file that is no directory, and its parent.
+    files: HashMap<Vec<u8>, (FileId, Option<FileId>)>,
+    /// Directories. Without a name only its contents were copied.
+    dirs: HashSet<(Option<Vec<u8>>, FileId)>,
+}
+
+/// Whether a source was copied before.
+enum Repeated {
+    No,
+    Same,
+    /// Another file has its name.
+    Other,
+}
+
+impl Seen {
+    /// Whether the source `name` in the directory `dir` was copied before.
+    fn repeats(&self, name: Option<&[u8]>, meta: &Meta, dir: Option<FileId>) -> Repeated {
+        if meta.kind == Kind::Dir {
+            return match self.dirs.contains(&(name.map(<[u8]>::to_vec), meta.id)) {
+                true => Repeated::Same,
+                false => Repeated::No,
+            };
+        }
+        let Some(name) = name else { return Repeated::No };
+        match self.files.get(name) {
+            Some(before) if dir.is_some() && *before == (meta.id, dir) => Repeated::Same,
+            None if !self.dirs.iter().any(|(other, _)| other.as_deref() == Some(name)) => {
+                Repeated::No
+            }
+            _ => Repeated::Other,
+        }
+    }
+
+    fn add(&mut self, name: Option<Vec<u8>>, is_dir: bool, id: FileId, dir: Option<FileId>) {
+        match (is_dir, name) {
+            (true, name) => {
+                self.dirs.insert((name, id));
+            }
+            (false, Some(name)) => {
+                self.files.insert(name, (id, dir));
+            }
+            (false, None) => {}
+        }
+    }
+}
+
 /// The image that is written, and the directory in it that receives the copies.
 type Into<'a> = Option<(u64, &'a Inodes, InodeNo)>;
 
@@ -323,7 +372,7 @@ impl Copy<'_> {
 
     /// Copies the sources one after the other, so the last one wins.
     fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) {
-        let mut seen = HashMap::new();
+        let mut seen = Seen::default();
         let host = HostSource::new(self.args.preserve(), self.in_use());
         let host_links = Links::new();
         let images: Vec<_> = self
@@ -437,7 +486,7 @@ impl Copy<'_> {
         links: &Links<S, T>,
         target: &Target<T>,
         item: Item<S::Node>,
-        seen: &mut HashMap<Vec<u8>, (FileId, Option<FileId>)>,
+        seen: &mut Seen,
     ) {
         let Item { node, meta, name, dir, end } = item;
         let fail = |text: &str| self.report.fail(&source.show(&node), &EntryError::new(text));
@@ -457,6 +506,17 @@ impl Copy<'_> {
         let links = self.args.archive.then_some(links);
         let tree = Tree::new(source, &target.sink, self.report, links);
         let (mut made, failures) = (None, self.report.failures());
+        if target.name.is_none() {
+            match seen.repeats(name.as_deref(), &meta, dir) {
+                Repeated::No => made = Some((name.clone(), meta.kind == Kind::Dir, meta.id, dir)),
+                // As cp(1): a source that is named twice is not a failure.
+                Repeated::Same => {
+                    let note = EntryError::note("is named more than once; copied once");
+                    return self.report.fail(&source.show(&node), &note);
+                }
+                Repeated::Other => return fail("would overwrite what was just copied"),
+            }
+        }
         match (&target.name, name) {
             (Some(name), _) => match &target.link {
                 Some(LinkEnd::File(dir, end)) if meta.kind == Kind::File => {
@@ -467,30 +527,15 @@ impl Copy<'_> {
                 }
                 _ => tree.add(node, &target.dir, name, meta),
             },
-            (None, Some(name)) => {
-                let shown = source.show(&node);
-                match seen.get(&name) {
-                    // As cp(1): a source that is named twice is not a failure.
-                    Some((id, place))
-                        if *id == meta.id
-                            && (dir.is_some() && *place == dir || meta.kind == Kind::Dir) =>
-                    {
-                        let note = EntryError::note("is named more than once; copied once");
-                        return self.report.fail(&shown, &note);
-                    }
-                    Some(_) if meta.kind != Kind::Dir => {
-                        return fail("would overwrite what was just copied");
-                    }
-                    _ => made = Some((name.clone(), (meta.id, dir))),
-                }
-                tree.add(node, &target.dir, &name, meta);
-            }
+            (None, Some(name)) => tree.add(node, &target.dir, &name, meta),
             (None, None) => tree.add_contents(node, target.dir.clone(), meta),
         }
         tree.run(workers);
         // A later source of the same name may be copied if this one failed.
-        if self.report.failures() == failures {
-            seen.extend(made);
+        if self.report.failures() == failures
+            && let Some((name, is_dir, id, dir)) = made
+        {
+            seen.add(name, is_dir, id, dir);
         }
     }
 }

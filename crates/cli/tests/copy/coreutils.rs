@@ -120,8 +120,12 @@ fn truncate_creates_the_target_of_a_dangling_link() {
 fn a_source_may_be_named_twice() {
     let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i; \
         mkdir -p host/s/x; echo > host/x; ln -s none e/x; mkdir s; echo other > s/f; \
-        ln -s loop loop; mkdir -p o t/x u/x v/x; echo > v/x/f; mkdir w; echo > w/x";
+        ln -s loop loop; mkdir -p o t/x u/x v/x; echo > v/x/f; mkdir w; echo > w/x; \
+        mkdir -p host/a/d host/b/d; echo 1 > host/a/d/f; echo 2 > host/b/d/f";
     for line in [
+        "cp -r host/a/d host/b/d host/a/d @/e",
+        "cp -r host/a/d/. host/b/d/. host/a/d/. @/e",
+        "cp -r host/a/d/. host/b/d/. host/b/../a/d/. @/e",
         "mv @/t/x @/u/x @/o",
         "mv @/t/x @/v/x @/o",
         "mv @/v/x @/t/x @/o",

@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 13] = [
+const TOOLS: [(&str, &str); 16] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -18,6 +18,9 @@ const TOOLS: [(&str, &str); 13] = [
     ("setfacl", "acl"),
     ("bsdtar", "libarchive-tools"),
     ("fakeroot", "fakeroot"),
+    ("genext2fs", "genext2fs"),
+    ("skopeo", "skopeo"),
+    ("umoci", "umoci"),
 ];
 
 /// Installs the oracles' tools, or prints the missing ones.

@@ -1,6 +1,6 @@
 //! Why no image was made.
 
-use super::{AttributesError, EntryError};
+use super::{AttributesError, EntryError, LayoutError};
 use nextent::Error;
 use nextent::mkfs::MkfsError;
 use nextent_device::OpenError;
@@ -19,6 +19,14 @@ pub enum BuildError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// There are no layers of an image of a container.
+    #[error("{}: {source}", crate::escape::path(path))]
+    Layout {
+        /// The layout or archive.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: LayoutError,
     },
     /// The image does not exist, and no size was given to create it.
     #[error("no such file; give a SIZE to create it")]

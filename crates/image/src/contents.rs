@@ -1,28 +1,38 @@
 //! The sources of a new image's contents.
 
-use super::BuildError;
 use super::attributes::Adjuster;
+use super::oci::Blob;
 use super::scratch::ScratchDevice;
 use super::tape::Tape;
 use super::transfer::{
-    FillSink, HostSource, ImageDir, Report, Unpacking, host_id, measure, plan, unpack,
+    FillSink, HostNode, HostSource, ImageDir, Packing, Report, Unpacking, host_id, measure, pack,
+    plan, unpack,
 };
+use super::{BuildError, EntryError};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, MkfsOptions, Needs, Plan};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, FileDevice};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, thread};
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of the buffers for packing a directory.
+const BUFFER: usize = 1 << 20;
 
 /// What a new image contains.
 pub struct Contents<'a>(From<'a>);
 
 enum From<'a> {
     Directory(PathBuf),
-    Tar { tape: Tape<'a>, name: String },
+    /// Streams that are unpacked one after the other.
+    Streams {
+        streams: Vec<Stream<'a>>,
+        /// Whether they are layers, in which later ones may remove names.
+        layers: bool,
+    },
 }
 
 impl<'a> Contents<'a> {
@@ -39,13 +49,65 @@ impl<'a> Contents<'a> {
             return Ok(Self(From::Directory(std::fs::canonicalize(path).map_err(at)?)));
         }
         let tape = File::open(path).and_then(Tape::file).map_err(at)?;
-        Ok(Self(From::Tar { tape, name: crate::escape::path(path) }))
+        Ok(Self::streams(Stream::Tar { tape, name: crate::escape::path(path) }))
     }
 
     /// The entries of a tar stream; `name` stands for it in messages. If the size of the image
     /// follows from them, they are kept in a file without a name in the image's directory.
     pub fn tar(input: impl Read + 'a, name: impl Into<String>) -> Self {
-        Self(From::Tar { tape: Tape::stream(input), name: name.into() })
+        Self::streams(Stream::Tar { tape: Tape::stream(input), name: name.into() })
+    }
+
+    fn streams(stream: Stream<'a>) -> Self {
+        Self(From::Streams { streams: vec![stream], layers: false })
+    }
+
+    /// Several contents in order, as layers of the image of a container: a file of a later one
+    /// takes the place of what has its name, also of a directory; a directory is joined with an
+    /// earlier one; `.wh.NAME` removes NAME, and `.wh..wh..opq` all earlier contents of its
+    /// directory.
+    ///
+    /// ```
+    /// use nextent::mkfs::MkfsOptions;
+    /// use nextent_image::{Contents, ImageBuilder};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (base, top) = (dir.path().join("base"), dir.path().join("top"));
+    /// # let image = dir.path().join("disk.img");
+    /// # std::fs::create_dir_all(&base)?;
+    /// # std::fs::create_dir_all(&top)?;
+    /// std::fs::write(base.join("old"), "1")?;
+    /// std::fs::write(base.join("kept"), "2")?;
+    /// std::fs::write(top.join(".wh.old"), "")?;
+    /// let layers = [Contents::open(&base)?, Contents::open(&top)?];
+    /// ImageBuilder::new(MkfsOptions::default())
+    ///     .contents(Contents::layers(layers))
+    ///     .build(&image, &())?;
+    /// let volume = nextent::Volume::open(&image)?;
+    /// assert!(volume.metadata("/old").is_err() && volume.metadata("/kept").is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn layers(layers: impl IntoIterator<Item = Self>) -> Self {
+        let streams = layers.into_iter().flat_map(|contents| match contents.0 {
+            From::Directory(path) => vec![Stream::Directory(path)],
+            From::Streams { streams, .. } => streams,
+        });
+        Self(From::Streams { streams: streams.collect(), layers: true })
+    }
+
+    /// The layers of the image of a container: an OCI layout in a directory or in a tar file, or an
+    /// archive of `docker save`. `reference` is the name of one of several images. Each layer is
+    /// compared with its digest.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Layout`].
+    pub fn oci(path: impl AsRef<Path>, reference: Option<&str>) -> Result<Self, BuildError> {
+        let path = path.as_ref();
+        let found = crate::oci::layers(path, reference);
+        let layers = found.map_err(|source| BuildError::Layout { path: path.into(), source })?;
+        let streams = layers.into_iter().map(Stream::Layer).collect();
+        Ok(Self(From::Streams { streams, layers: true }))
     }
 }
 
@@ -59,7 +121,9 @@ impl Contents<'_> {
     pub(super) fn name(&self) -> String {
         match &self.0 {
             From::Directory(path) => crate::escape::path(path),
-            From::Tar { name, .. } => name.clone(),
+            From::Streams { streams, .. } => {
+                streams.iter().map(Stream::name).collect::<Vec<_>>().join(", ")
+            }
         }
     }
 }
@@ -68,9 +132,69 @@ impl fmt::Debug for Contents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             From::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
-            From::Tar { name, .. } => f.debug_tuple("Tar").field(name).finish(),
+            From::Streams { .. } => f.debug_tuple("Streams").field(&self.name()).finish(),
         }
     }
+}
+
+/// One of several sources.
+enum Stream<'a> {
+    Tar { tape: Tape<'a>, name: String },
+    Directory(PathBuf),
+    Layer(Blob),
+}
+
+impl Stream<'_> {
+    /// Its name for messages.
+    fn name(&self) -> String {
+        match self {
+            Self::Tar { name, .. } => name.clone(),
+            Self::Directory(path) => crate::escape::path(path),
+            Self::Layer(blob) => blob.shown(),
+        }
+    }
+
+    /// Reads it as a tar stream, from its start.
+    fn read<R>(
+        &mut self,
+        report: &Report<'_>,
+        read: impl FnOnce(&mut dyn Read) -> R,
+    ) -> std::io::Result<R> {
+        match self {
+            Self::Tar { tape, .. } => tape.read(read),
+            Self::Directory(path) => packed_directory(path, report, read),
+            Self::Layer(blob) => blob.read(read),
+        }
+    }
+}
+
+/// Packs a directory in a thread of its own, and reads the stream.
+fn packed_directory<R>(
+    path: &Path,
+    report: &Report<'_>,
+    read: impl FnOnce(&mut dyn Read) -> R,
+) -> std::io::Result<R> {
+    let (input, output) = std::io::pipe()?;
+    let source = HostSource::new(true, Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut output = BufWriter::with_capacity(BUFFER, output);
+            let packing = Packing { source: &source, report, workers: 1 };
+            let packed = pack(&packing, &HostNode::top(path, true), &mut output);
+            if let Err(error) = packed.and_then(|()| Ok(output.flush()?)) {
+                report.fail(&crate::escape::path(path), &error);
+            }
+        });
+        Ok(read(&mut BufReader::with_capacity(BUFFER, input)))
+    })
+}
+
+/// How streams are unpacked.
+struct How<'a> {
+    /// No data of files is written.
+    measures: bool,
+    layers: bool,
+    report: &'a Report<'a>,
 }
 
 /// How contents are copied.
@@ -94,11 +218,11 @@ impl Filler<'_> {
     ) -> Result<(), BuildError> {
         match &mut contents.0 {
             From::Directory(dir) => self.directory((plan, device, image), dir, report),
-            From::Tar { tape, name } => {
+            From::Streams { streams, layers } => {
                 plan.write(&**device)?;
                 let device: Arc<dyn BlockDevice> = Arc::<FileDevice>::clone(device);
-                let how = (false, report);
-                tape.read(|input| self.tar(device, how, (input, name)))?.map(drop)
+                let how = How { measures: false, layers: *layers, report };
+                self.streams(device, &how, streams).map(drop)
             }
         }
     }
@@ -125,18 +249,20 @@ impl Filler<'_> {
                 }
                 Ok(needs)
             }
-            From::Tar { tape, name } => {
+            From::Streams { streams, layers } => {
                 let parent = image.parent().filter(|dir| !dir.as_os_str().is_empty());
                 let dir = parent.unwrap_or(Path::new("."));
                 let at = |source| BuildError::Scratch { path: dir.to_owned(), source };
                 let plan = Plan::measuring(options, blocks)?;
                 let device = ScratchDevice::new(dir, super::builder::bytes(&plan)).map_err(at)?;
                 plan.write(&device)?;
-                let device = Arc::new(device);
-                let how = (true, report);
-                let read = |input: &mut dyn Read| self.tar(device, how, (input, name));
-                tape.keep(dir).map_err(at)?;
-                tape.read(read)?
+                for stream in streams.iter_mut() {
+                    if let Stream::Tar { tape, .. } = stream {
+                        tape.keep(dir).map_err(at)?;
+                    }
+                }
+                let how = How { measures: true, layers: *layers, report };
+                self.streams(Arc::new(device), &how, streams)
             }
         }
     }
@@ -183,14 +309,15 @@ impl Filler<'_> {
         Ok(Inodes::open(device, &open)?)
     }
 
-    /// Unpacks a stream into the volume on `device`. With `measures` it writes no data of files,
-    /// and returns the blocks and inodes that were taken.
-    fn tar(
+    /// Unpacks streams into the volume on `device`, and returns the blocks and inodes that were
+    /// taken.
+    fn streams(
         &self,
         device: Arc<dyn BlockDevice>,
-        (measures, report): (bool, &Report<'_>),
-        (input, name): (&mut dyn Read, &str),
+        how: &How<'_>,
+        streams: &mut [Stream<'_>],
     ) -> Result<Needs, BuildError> {
+        let (measures, report) = (how.measures, how.report);
         let volume = self.open(device)?;
         let before = volume.statfs()?;
         let sink = match measures {
@@ -204,9 +331,16 @@ impl Filler<'_> {
             // Independent of the umask: the same stream makes the same image.
             implied: 0o755,
             adjust: &self.adjuster,
+            layer: how.layers,
         };
-        if let Err(error) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
-            report.fail(name, &error);
+        for stream in streams {
+            if report.stopped() {
+                break;
+            }
+            let done = stream.read(report, |input| unpack(&unpacking, ImageDir(ROOT_INO), input));
+            if let Err(error) = done.map_err(EntryError::from).flatten() {
+                report.fail(&stream.name(), &error);
+            }
         }
         let Adjuster { root_owner, root_mode, .. } = self.adjuster;
         if root_owner.is_some() || root_mode.is_some() {

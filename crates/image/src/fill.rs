@@ -4,14 +4,15 @@
 //! order of entries. Any thread writes data, without the journal: an unfinished image is useless
 //! anyway.
 
-use super::apply::{apply, apply_without_times, at_birth, set_xattrs, without_lists};
+use super::apply::{apply, at_birth, set_xattrs};
 use super::entry::{FileId, Meta};
-use super::image_sink::{ImageDir, find, follow, make_dir, make_special, remove};
+use super::image_sink::{ImageDir, make_dir, make_special};
+use super::names::find;
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::{Result, Sink};
-use nextent::inodes::{Attr, FillRun, InodeNo, Inodes};
-use nextent::{Cred, Error, FileType};
+use nextent::inodes::{FillRun, InodeNo, Inodes};
+use nextent::{Cred, Error};
 use std::ops::Range;
 
 /// The directories of a new image.
@@ -62,7 +63,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn check_create(&self, parent: &ImageDir, name: &[u8], _meta: &Meta) -> Result<()> {
-        match self.find(parent, name)? {
+        match find(self.volume, &self.cred, *parent, name)? {
             Some(_) => Err(Error::Exists.into()),
             None => Ok(()),
         }
@@ -106,29 +107,12 @@ impl Sink for FillSink<'_> {
 }
 
 impl Extractable for FillSink<'_> {
-    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<Attr>> {
-        find(self.volume, &self.cred, *parent, name)
+    fn volume(&self) -> (&Inodes, &Cred) {
+        (self.volume, &self.cred)
     }
 
-    fn follow(&self, parent: &ImageDir, target: &[u8]) -> Result<ImageDir> {
-        follow(self.volume, &self.cred, *parent, target)
-    }
-
-    fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
-        remove(self.volume, &self.cred, *parent, name, kind)?;
+    fn removed(&self) -> Result<()> {
         // A commit makes freed blocks usable, and must not depend on timing.
         Ok(self.volume.sync()?)
-    }
-
-    fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
-        without_lists(self.volume, &self.cred, dir.0, mode)
-    }
-
-    fn set_implied(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
-        apply_without_times(self.volume, &self.cred, dir.0, meta)
-    }
-
-    fn target(&self, node: InodeNo) -> Result<Vec<u8>> {
-        Ok(self.volume.readlink(node)?)
     }
 }

@@ -1,6 +1,6 @@
 //! A sink that writes to an image, through its journal.
 
-use super::apply::{apply, apply_without_times, without_lists};
+use super::apply::apply;
 use super::entry::{FileId, Kind, Meta};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
@@ -32,7 +32,7 @@ pub struct ImageSink<'v> {
 }
 
 /// A directory of the target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageDir(pub InodeNo);
 
 /// A file that is being written. It is open meanwhile: if it loses its name, its inode number
@@ -365,78 +365,7 @@ impl ImageSink<'_> {
 }
 
 impl Extractable for ImageSink<'_> {
-    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<Attr>> {
-        find(self.volume, &self.cred, *parent, name)
-    }
-
-    fn follow(&self, parent: &ImageDir, target: &[u8]) -> Result<ImageDir> {
-        follow(self.volume, &self.cred, *parent, target)
-    }
-
-    fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
-        remove(self.volume, &self.cred, *parent, name, kind)?;
-        Ok(())
-    }
-
-    fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
-        without_lists(self.volume, &self.cred, dir.0, mode)
-    }
-
-    fn set_implied(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
-        apply_without_times(self.volume, &self.cred, dir.0, meta)
-    }
-
-    fn target(&self, node: InodeNo) -> Result<Vec<u8>> {
-        Ok(self.volume.readlink(node)?)
-    }
-}
-
-/// The file `name` in `parent`, if there is one.
-pub(super) fn find(
-    volume: &Inodes,
-    cred: &Cred,
-    parent: ImageDir,
-    name: &[u8],
-) -> Result<Option<Attr>> {
-    match volume.lookup(cred, parent.0, name) {
-        Ok(attr) => Ok(Some(attr)),
-        Err(Error::NotFound) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The directory that `target` leads to from `parent`; an absolute path starts at the image's root.
-pub(super) fn follow(
-    volume: &Inodes,
-    cred: &Cred,
-    parent: ImageDir,
-    target: &[u8],
-) -> Result<ImageDir> {
-    let shown = target.escape_ascii();
-    match volume.resolve_from(cred, parent.0, target, true) {
-        Ok(attr) if attr.kind == FileType::Directory => Ok(ImageDir(attr.ino)),
-        Ok(_) => {
-            Err(EntryError::new(format!("lies below a link to {shown}, which is no directory")))
-        }
-        Err(error) => Err(EntryError::from(error).mild().at(&format!("below a link to {shown}"))),
-    }
-}
-
-/// Removes `name`, which is of `kind`.
-pub(super) fn remove(
-    volume: &Inodes,
-    cred: &Cred,
-    parent: ImageDir,
-    name: &[u8],
-    kind: FileType,
-) -> Result<()> {
-    match kind {
-        FileType::Directory => match volume.rmdir(cred, parent.0, name) {
-            Err(Error::NotEmpty) => {
-                Err(EntryError::new("cannot replace a directory that is not empty"))
-            }
-            done => Ok(done?),
-        },
-        _ => Ok(volume.unlink(cred, parent.0, name)?),
+    fn volume(&self) -> (&Inodes, &Cred) {
+        (self.volume, &self.cred)
     }
 }

@@ -1,62 +1,48 @@
-//! Unpacks a tar stream: ustar, GNU and pax, and all kinds of sparse files that GNU tar writes.
+//! Unpacks a tar stream into an image.
 //!
 //! The calling thread reads the stream and makes the names in its order; workers write contents.
 //! Names are split into components here and never passed to a host: `..` is refused, and a leading
 //! slash is dropped.
 
+use super::apply::{apply_without_times, without_lists};
 use super::entry::{Kind, Meta};
 use super::image_sink::ImageDir;
+use super::layer::{MadeNames, Mark};
+use super::listing::sorted;
 use super::packed::Unpacked;
 use super::queue::Queue;
-use super::tar_header::{SPARSE_BLOCK, SparseMap, check, not_packed, path_of, size_of, text};
-use super::tar_number::{does_not_fit, header_number};
+use super::tar_entries::{Entries, TarEntry, plain_dir};
 use super::tar_path::{after_dots, clean, leads_out, split};
-use super::tarball::{BLOCK, Extended, map, number, padding, records};
+use super::tarball::padding;
 use super::tree::parts;
-use super::{Adjust, BUFFER, EntryError, FileId, PART, Report, Result, Sink};
-use nextent::inodes::{Attr, InodeNo};
-use nextent::{DeviceNo, DiskTime, FileType};
-use nextent_num::{must_fit, to_u64, to_usize};
+use super::{Adjust, BUFFER, EntryError, PART, Report, Result, Sink, names};
+use nextent::inodes::{Attr, InodeNo, Inodes};
+use nextent::{Cred, FileType};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
-use std::ops::Range;
-use tar::{EntryType, Header};
 
 /// The most pieces of contents that wait for a worker, which bounds memory to as many buffers.
 const WAITING: usize = 48;
-/// The longest extended header, as a guard against hostile streams.
-const EXTENDED_MAX: u64 = 16 << 20;
 /// The most bytes of cached paths.
 const KNOWN_MAX: usize = 16 << 20;
 /// The longest prefix of a path that is cached.
 const PREFIX_MAX: usize = 4096;
 /// The longest part of a directory's path that is kept for messages.
 const SHOWN_MAX: usize = 256;
-/// The most pieces of one sparse file.
-const MAP_MAX: usize = 1 << 22;
 
-/// A sink that can look up and remove names: a stream may have a name twice.
+/// A sink that writes to an image, in which names can be looked up and removed: a stream may have a
+/// name twice.
 pub trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
-    /// The file `name` in `parent`, if there is one.
-    fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Attr>>;
+    /// The volume, and the user who changes it.
+    fn volume(&self) -> (&Inodes, &Cred);
 
-    /// The directory that the path `target` leads to from `parent`, through links.
-    fn follow(&self, parent: &Self::Dir, target: &[u8]) -> Result<Self::Dir>;
-
-    /// Removes a name, that of a directory only if it is empty, and makes its blocks reusable.
-    fn remove(&self, parent: &Self::Dir, name: &[u8], kind: FileType) -> Result<()>;
-
-    /// Removes inherited access lists from a directory that was made with `mode`, as GNU tar does
-    /// for directories without an entry.
-    fn without_lists(&self, dir: &Self::Dir, mode: u16) -> Result<()>;
-
-    /// Sets the attributes, except times, of a directory without an entry.
-    fn set_implied(&self, dir: &Self::Dir, meta: &Meta) -> Result<()>;
-
-    /// The target of the symbolic link `node`.
-    fn target(&self, node: InodeNo) -> Result<Vec<u8>>;
+    /// Names were removed; their blocks are to be used again.
+    fn removed(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The parameters of [`unpack`].
@@ -71,6 +57,9 @@ pub struct Unpacking<'a, T: Extractable> {
     pub implied: u16,
     /// Changes the attributes of entries before use.
     pub adjust: &'a dyn Adjust,
+    /// Whether the stream is a layer of a container image, as containerd unpacks it: whiteouts
+    /// remove names, and a file replaces a directory with all that is in it.
+    pub layer: bool,
 }
 
 struct File<T: Sink> {
@@ -90,19 +79,6 @@ struct UnpackPiece<T: Sink> {
     bytes: Vec<u8>,
 }
 
-/// One entry with all its headers.
-struct TarEntry {
-    path: Vec<u8>,
-    /// Its attributes, or why an inode cannot hold them.
-    meta: Result<Meta>,
-    /// Attributes that cannot be kept.
-    lost: Vec<EntryError>,
-    link: Option<Vec<u8>>,
-    /// Bytes in the stream.
-    stored: u64,
-    sparse: Option<Vec<Range<u64>>>,
-}
-
 /// The attributes of a directory, to be set at the end.
 struct Due {
     /// The number of its entry among those of directories.
@@ -115,8 +91,7 @@ struct Due {
 struct Reader<'a, T: Extractable> {
     unpacking: &'a Unpacking<'a, T>,
     queue: &'a Queue<UnpackPiece<T>>,
-    input: &'a mut dyn Read,
-    global: Extended,
+    stream: Entries<'a>,
     /// A cache of paths, also through links; emptied when a directory or a link is removed.
     dirs: HashMap<Vec<u8>, ImageDir>,
     /// Bytes of the paths in `dirs`.
@@ -128,6 +103,8 @@ struct Reader<'a, T: Extractable> {
     entries: usize,
     /// Symbolic links that lead out of the tree.
     outward: HashSet<InodeNo>,
+    /// The names that were made, of a layer.
+    made: Option<MadeNames>,
     top: ImageDir,
 }
 
@@ -150,13 +127,13 @@ pub fn unpack<T: Extractable>(
         let mut reader = Reader {
             unpacking,
             queue: &queue,
-            input: &mut input,
-            global: Extended::default(),
+            stream: Entries::new(&mut input),
             dirs: HashMap::new(),
             known: 0,
             due: HashMap::new(),
             entries: 0,
             outward: HashSet::new(),
+            made: unpacking.layer.then(MadeNames::default),
             top,
         };
         let done = reader.run();
@@ -197,16 +174,15 @@ fn finish<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>) {
 
 impl<T: Extractable> Reader<'_, T> {
     fn run(&mut self) -> Result<()> {
-        let mut first = true;
         while !self.unpacking.report.stopped() {
-            let Some(mut entry) = self.next(&mut first)? else { break };
+            let Some(mut entry) = self.stream.next()? else { break };
             self.unpacking.report.file();
             let (path, end) = (entry.path.clone(), padding(entry.stored));
             let mut left = entry.stored;
             let lost = std::mem::take(&mut entry.lost);
             let done = self.entry(entry, &mut left);
             // Skip the rest of the entry's contents.
-            self.skip(left + to_u64(end))?;
+            self.stream.skip(left + to_u64(end))?;
             for trouble in done.err().into_iter().chain(lost) {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
             }
@@ -252,163 +228,6 @@ impl<T: Extractable> Reader<'_, T> {
         self.known = 0;
     }
 
-    /// The next entry, with its extended headers; none at the end.
-    fn next(&mut self, first: &mut bool) -> Result<Option<TarEntry>> {
-        let mut more = self.global.clone();
-        loop {
-            let mut block = [0; BLOCK];
-            let got = fill(self.input, &mut block)?;
-            if std::mem::take(first) {
-                if got == 0 {
-                    return Err(EntryError::fatal("the tar stream is empty"));
-                }
-                not_packed(&block[..got])?;
-            }
-            if got == 0 || (got == BLOCK && block == [0; BLOCK]) {
-                // Read the rest of the input, so that its writer does not get a broken pipe.
-                std::io::copy(&mut self.input, &mut std::io::sink())?;
-                return Ok(None);
-            }
-            if got < BLOCK {
-                return Err(cut_short());
-            }
-            let header = Header::from_byte_slice(&block);
-            check(header)?;
-            match header.entry_type() {
-                // Solaris has the type `X` for the same.
-                kind if matches!(kind.as_byte(), b'x' | b'X') => {
-                    let bytes = self.extension(header)?;
-                    take_all(&mut more, &bytes)?;
-                }
-                EntryType::XGlobalHeader => {
-                    let bytes = self.extension(header)?;
-                    take_all(&mut self.global, &bytes)?;
-                    take_all(&mut more, &bytes)?;
-                }
-                // The label of a volume.
-                kind if kind.as_byte() == b'V' => {
-                    let size = size_of(header)?;
-                    self.skip(size + to_u64(padding(size)))?;
-                }
-                EntryType::GNULongName => more.long_path = Some(self.long(header)?),
-                EntryType::GNULongLink => more.long_target = Some(self.long(header)?),
-                _ => return self.finished(header, more).map(Some),
-            }
-        }
-    }
-
-    /// The contents of an extended header.
-    fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
-        let len = size_of(header)?;
-        if len > EXTENDED_MAX {
-            return Err(EntryError::fatal("an extended header is too long"));
-        }
-        let mut bytes = vec![0; to_usize(len)];
-        self.exactly(&mut bytes)?;
-        self.skip(to_u64(padding(len)))?;
-        Ok(bytes)
-    }
-
-    fn long(&mut self, header: &Header) -> Result<Vec<u8>> {
-        // It ends at the first zero byte, as in GNU tar.
-        Ok(text(&self.extension(header)?).to_vec())
-    }
-
-    /// The entry of `header` and of the extended headers before it.
-    fn finished(&mut self, header: &Header, mut more: Extended) -> Result<TarEntry> {
-        let mut stored = match more.size {
-            Some(size) => size,
-            None => size_of(header)?,
-        };
-        let kind = header.entry_type();
-        let has_data =
-            matches!(kind, EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse)
-                || !matches!(kind.as_byte(), b'0'..=b'7' | 0);
-        if !has_data {
-            stored = 0;
-        }
-        let mut size = more.sparse.size.unwrap_or(stored);
-        let mapped = if kind == EntryType::GNUSparse && header.as_gnu().is_some() {
-            self.old_map(header).map(|(ranges, real)| {
-                size = real;
-                Some(ranges)
-            })
-        } else if more.sparse.map_first {
-            let mut used = 0;
-            let ranges = self.first_map(size, stored, &mut used);
-            stored -= used;
-            ranges.map(Some)
-        } else if !more.sparse.numbers.is_empty() {
-            map(&more.sparse.numbers, size).map(Some)
-        } else {
-            Ok(None)
-        };
-        // The length of the data is known, so a damaged map fails only this entry.
-        let sparse = match mapped {
-            Err(trouble) if trouble.fatal => return Err(trouble),
-            Err(trouble) => {
-                more.refused.get_or_insert(trouble);
-                None
-            }
-            Ok(sparse) => sparse,
-        };
-        // As in GNU tar: a pax record wins, in any order.
-        let name = more.sparse.name.take().or(more.path.take()).or(more.long_path.take());
-        let path = name.unwrap_or_else(|| path_of(header));
-        let target = more.target.take().or(more.long_target.take());
-        let target = target.or_else(|| header.link_name_bytes().map(Into::into));
-        let mut lost = std::mem::take(&mut more.lost);
-        if !KNOWN.contains(&kind.as_byte()) {
-            let shown = [kind.as_byte()].escape_ascii().to_string();
-            lost.push(EntryError::note(format!("its type '{shown}' is unknown; made a file")));
-        }
-        let meta = meta(header, more, size, target.clone().unwrap_or_default(), &path);
-        let link = (kind == EntryType::Link).then(|| target.unwrap_or_default());
-        Ok(TarEntry { path, meta, lost, link, stored, sparse })
-    }
-
-    /// The map of the old GNU format, in the header and in further blocks.
-    fn old_map(&mut self, header: &Header) -> Result<(Vec<Range<u64>>, u64)> {
-        let mut pieces = SparseMap::new(header);
-        while pieces.goes_on() {
-            let mut block = [0; SPARSE_BLOCK];
-            self.exactly(&mut block)?;
-            pieces.add(&block)?;
-        }
-        let (numbers, size) = pieces.numbers()?;
-        Ok((map(&numbers, size)?, size))
-    }
-
-    /// Reads the map before the data: in whole blocks, lines of numbers, the first their count.
-    ///
-    /// `used` counts the bytes that were read, also after an error.
-    fn first_map(&mut self, size: u64, stored: u64, used: &mut u64) -> Result<Vec<Range<u64>>> {
-        let bad = || EntryError::new("damaged map of a sparse file");
-        let (mut text, mut lines) = (Vec::new(), 0usize);
-        let mut want = None;
-        loop {
-            if want.is_some_and(|want| lines > want) {
-                break;
-            }
-            if *used + to_u64(BLOCK) > stored || text.len() > to_usize(EXTENDED_MAX) * 4 {
-                return Err(bad());
-            }
-            let mut block = [0; BLOCK];
-            self.exactly(&mut block)?;
-            *used += to_u64(BLOCK);
-            lines += block.iter().filter(|byte| **byte == b'\n').count();
-            text.extend_from_slice(&block);
-            if want.is_none() {
-                let Some(line) = text.iter().position(|byte| *byte == b'\n') else { continue };
-                let count: usize = number(&text[..line]).ok_or_else(bad)?;
-                want = Some(count.checked_mul(2).filter(|w| *w <= MAP_MAX).ok_or_else(bad)?);
-            }
-        }
-        let numbers = text.split(|byte| *byte == b'\n').skip(1).take(want.unwrap_or(0));
-        let numbers: Vec<u64> = numbers.map(number).collect::<Option<_>>().ok_or_else(bad)?;
-        map(&numbers, size)
-    }
-
     /// Makes one entry; `left` counts its bytes that are still in the stream.
     fn entry(&mut self, entry: TarEntry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
@@ -425,12 +244,18 @@ impl<T: Extractable> Reader<'_, T> {
         }
         let sink = self.unpacking.sink;
         let mut dir = self.dir(above)?;
+        if self.made.is_some()
+            && let Some(mark) = Mark::of(name)?
+        {
+            return self.apply_mark(dir, &mark);
+        }
         if is_dir {
-            self.make_room(&mut dir, &path, None, true)?;
+            let is_new = self.make_room(&mut dir, &path, None, true)? == Room::Free;
             let made = match self.dirs.get(&path) {
                 Some(made) => *made,
                 None => sink.make_dir(&dir, name, &meta)?,
             };
+            self.note(dir, name, is_new.then_some(made));
             self.remember(&path, made);
             self.later(made, &path, meta);
             return Ok(());
@@ -441,19 +266,22 @@ impl<T: Extractable> Reader<'_, T> {
                 return Err(EntryError::new("is a hard link to a directory; left out"));
             }
             let target = self.node(&target)?;
-            return match self.make_room(&mut dir, &path, Some(target), false)? {
+            let room = self.make_room(&mut dir, &path, Some(target), false)?;
+            self.note(dir, name, None);
+            return match room {
                 Room::Same => Ok(()),
                 Room::Free => sink.link(&target, &dir, name),
             };
         }
         let leads_out = matches!(&meta.kind, Kind::Symlink(target) if leads_out(target));
-        if leads_out && self.is_outward(&dir, name)? {
+        if leads_out && self.is_outward(dir, name)? {
             return Ok(());
         }
         self.make_room(&mut dir, &path, None, false)?;
+        self.note(dir, name, None);
         if meta.kind != Kind::File {
             let (node, done) = sink.special(&dir, name, &meta)?;
-            if leads_out {
+            if leads_out && self.made.is_none() {
                 self.outward.insert(node);
             }
             return done;
@@ -463,15 +291,79 @@ impl<T: Extractable> Reader<'_, T> {
 
     /// Whether `name` is a link out of the tree that this stream has made. GNU tar makes these at
     /// the end, and leaves out later ones of the same name.
-    fn is_outward(&self, dir: &T::Dir, name: &[u8]) -> Result<bool> {
-        let found =
-            if self.outward.is_empty() { None } else { self.unpacking.sink.find(dir, name)? };
+    fn is_outward(&self, dir: T::Dir, name: &[u8]) -> Result<bool> {
+        let found = if self.outward.is_empty() { None } else { self.find(dir, name)? };
         Ok(found.is_some_and(|attr| self.outward.contains(&attr.ino)))
+    }
+
+    /// The file `name` in `dir`, if there is one.
+    fn find(&self, dir: T::Dir, name: &[u8]) -> Result<Option<Attr>> {
+        let (volume, cred) = self.unpacking.sink.volume();
+        names::find(volume, cred, dir, name)
+    }
+
+    /// The directory that the link `link` in `dir` leads to.
+    fn follow(&self, dir: T::Dir, link: InodeNo) -> Result<T::Dir> {
+        let (volume, cred) = self.unpacking.sink.volume();
+        names::follow(volume, cred, dir, &volume.readlink(link)?)
+    }
+
+    /// Records that a layer has made a name; `new` is its inode if that is a new directory.
+    fn note(&mut self, dir: T::Dir, name: &[u8], new: Option<T::Dir>) {
+        if let Some(made) = &mut self.made {
+            made.add(dir.0, name);
+            new.into_iter().for_each(|new| made.add_dir(new.0));
+        }
+    }
+
+    /// Removes what a mark of a layer in `dir` stands for. The directory lost+found stays.
+    fn apply_mark(&mut self, dir: T::Dir, mark: &Mark<'_>) -> Result<()> {
+        let gone = match mark {
+            Mark::Ignored => return Ok(()),
+            Mark::Removed(name) => vec![name.to_vec()],
+            Mark::Opaque => {
+                let (volume, _) = self.unpacking.sink.volume();
+                sorted(volume, dir.0)?.into_iter().map(|entry| entry.name).collect()
+            }
+        };
+        self.queue.drain();
+        let mut removed = false;
+        for name in gone {
+            let made = self.made.as_ref().is_some_and(|made| made.has(dir.0, &name));
+            let keeps = *mark == Mark::Opaque && made;
+            let is_lost_found = dir == self.top && name == b"lost+found";
+            if !keeps && !is_lost_found && self.find(dir, &name)?.is_some() {
+                self.remove_tree(dir, &name)?;
+                removed = true;
+            }
+        }
+        if removed { self.unpacking.sink.removed() } else { Ok(()) }
+    }
+
+    /// Removes a name and all that is below it.
+    fn remove_tree(&mut self, dir: T::Dir, name: &[u8]) -> Result<()> {
+        let (volume, cred) = self.unpacking.sink.volume();
+        let mut dirs = Vec::new();
+        let done = names::remove_tree(volume, cred, (dir, name), &mut |dir| dirs.push(dir));
+        for dir in dirs {
+            self.is_gone(dir);
+        }
+        // A link may be gone, too.
+        self.forget();
+        done
+    }
+
+    /// The inode number of a removed directory may be reused by a file that must not get its
+    /// attributes.
+    fn is_gone(&mut self, dir: InodeNo) {
+        self.due.remove(&dir);
+        self.made.iter_mut().for_each(|made| made.remove_dir(dir));
+        self.forget();
     }
 
     /// Removes an existing file at `path` in `dir`, unless it may stay: a directory for a
     /// directory, or the file itself for a link to it. As with GNU tar, only an empty directory is
-    /// removed.
+    /// removed, but a layer replaces any.
     ///
     /// A removed link may be part of the path of `dir`, which is then looked up again and made if
     /// necessary.
@@ -485,18 +377,20 @@ impl<T: Extractable> Reader<'_, T> {
         for_dir: bool,
     ) -> Result<Room> {
         let (above, name) = split(path);
-        let Some(old) = self.unpacking.sink.find(dir, name)? else { return Ok(Room::Free) };
+        let Some(old) = self.find(*dir, name)? else { return Ok(Room::Free) };
         if link_to == Some(old.ino) || for_dir && old.kind == FileType::Directory {
             return Ok(Room::Same);
         }
         self.queue.drain();
-        self.unpacking.sink.remove(dir, name, old.kind)?;
+        if self.made.is_some() && old.kind == FileType::Directory {
+            self.remove_tree(*dir, name)?;
+        } else {
+            let (volume, cred) = self.unpacking.sink.volume();
+            names::remove(volume, cred, *dir, name, old.kind)?;
+        }
+        self.unpacking.sink.removed()?;
         match old.kind {
-            FileType::Directory => {
-                // Its inode number may be reused by a file that must not get these attributes.
-                self.due.remove(&old.ino);
-                self.forget();
-            }
+            FileType::Directory => self.is_gone(old.ino),
             // Cached paths may lead through it.
             FileType::Symlink => {
                 self.outward.remove(&old.ino);
@@ -531,7 +425,7 @@ impl<T: Extractable> Reader<'_, T> {
         });
         for piece in pieces {
             let mut bytes = vec![0; to_usize(piece.end - piece.start)];
-            if let Err(trouble) = self.exactly(&mut bytes) {
+            if let Err(trouble) = self.stream.exactly(&mut bytes) {
                 *left = 0;
                 return Err(trouble);
             }
@@ -560,7 +454,7 @@ impl<T: Extractable> Reader<'_, T> {
             dir = match known {
                 Some(dir) => *dir,
                 None => {
-                    let found = self.enter(&dir, (&path[..end], &path[at..end]))?;
+                    let found = self.enter(dir, (&path[..end], &path[at..end]))?;
                     if short || end == path.len() {
                         self.remember(&path[..end], found);
                     }
@@ -573,18 +467,20 @@ impl<T: Extractable> Reader<'_, T> {
     }
 
     /// The directory `name` in `dir`, made if it does not exist; `path` is its path.
-    fn enter(&self, dir: &T::Dir, (path, name): (&[u8], &[u8])) -> Result<T::Dir> {
+    fn enter(&mut self, dir: T::Dir, (path, name): (&[u8], &[u8])) -> Result<T::Dir> {
         let sink = self.unpacking.sink;
         let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
-        match sink.find(dir, name)? {
-            Some(old) if old.kind == FileType::Symlink => sink.follow(dir, &sink.target(old.ino)?),
-            Some(_) => sink.make_dir(dir, name, &meta),
+        match self.find(dir, name)? {
+            Some(old) if old.kind == FileType::Symlink => self.follow(dir, old.ino),
+            Some(_) => sink.make_dir(&dir, name, &meta),
             None => {
                 self.adjust(path, &mut meta)?;
-                let made = sink.make_dir(dir, name, &meta)?;
-                sink.without_lists(&made, meta.mode)?;
+                let made = sink.make_dir(&dir, name, &meta)?;
+                self.note(dir, name, Some(made));
+                let (volume, cred) = sink.volume();
+                without_lists(volume, cred, made.0, meta.mode)?;
                 if self.unpacking.adjust.is_active() {
-                    sink.set_implied(&made, &meta)?;
+                    apply_without_times(volume, cred, made.0, &meta)?;
                 }
                 Ok(made)
             }
@@ -609,13 +505,13 @@ impl<T: Extractable> Reader<'_, T> {
         }
         let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
         self.adjust(b"", &mut meta)?;
-        self.unpacking.sink.set_implied(&self.top, &meta)
+        let (volume, cred) = self.unpacking.sink.volume();
+        apply_without_times(volume, cred, self.top.0, &meta)
     }
 
     /// The file at `path`, from an earlier entry. Unlike [`dir`](Self::dir) this makes no parents,
     /// which would block later entries.
     fn node(&self, path: &[u8]) -> Result<InodeNo> {
-        let sink = self.unpacking.sink;
         let missing = || {
             let shown = path.escape_ascii();
             EntryError::new(format!("the target of the hard link, {shown}, is missing"))
@@ -623,24 +519,13 @@ impl<T: Extractable> Reader<'_, T> {
         let (above, name) = split(path);
         let mut dir = self.top;
         for part in above.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            dir = match sink.find(&dir, part)? {
+            dir = match self.find(dir, part)? {
                 Some(found) if found.kind == FileType::Directory => ImageDir(found.ino),
-                Some(found) if found.kind == FileType::Symlink => {
-                    sink.follow(&dir, &sink.target(found.ino)?)?
-                }
+                Some(found) if found.kind == FileType::Symlink => self.follow(dir, found.ino)?,
                 _ => return Err(missing()),
             };
         }
-        sink.find(&dir, name)?.map(|attr| attr.ino).ok_or_else(missing)
-    }
-
-    fn exactly(&mut self, buf: &mut [u8]) -> Result<()> {
-        if fill(self.input, buf)? < buf.len() { Err(cut_short()) } else { Ok(()) }
-    }
-
-    fn skip(&mut self, len: u64) -> Result<()> {
-        let skipped = std::io::copy(&mut self.input.take(len), &mut std::io::sink())?;
-        if skipped < len { Err(cut_short()) } else { Ok(()) }
+        self.find(dir, name)?.map(|attr| attr.ino).ok_or_else(missing)
     }
 }
 
@@ -650,131 +535,4 @@ enum Room {
     Free,
     /// The entry's file is there already.
     Same,
-}
-
-fn cut_short() -> EntryError {
-    EntryError::fatal("the tar stream ends in the middle of an entry")
-}
-
-fn take_all(more: &mut Extended, bytes: &[u8]) -> Result<()> {
-    records(bytes)?.into_iter().try_for_each(|(key, value)| more.take(key, value))
-}
-
-/// Reads until `buf` is full or the stream ends; returns the number of bytes.
-fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        match input.read(&mut buf[done..]) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(EntryError::fatal(error.to_string())),
-        }
-    }
-    Ok(done)
-}
-
-fn plain_dir() -> Meta {
-    let zero = DiskTime::default();
-    Meta {
-        id: FileId::default(),
-        kind: Kind::Dir,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        links: 1,
-        size: 0,
-        allocated: 0,
-        atime: zero,
-        mtime: zero,
-        xattrs: Vec::new(),
-        stream: false,
-    }
-}
-
-/// The supported types of entries.
-const KNOWN: &[u8] = b"\x0001234567DSM";
-/// The largest device numbers that an inode holds.
-const DEVICE_MAX: (u32, u32) = (0xfff, 0xf_ffff);
-/// The times that an inode holds, in seconds since 1970.
-const SECONDS: std::ops::RangeInclusive<i64> = -0x8000_0000..=0x3_7fff_ffff;
-
-fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]) -> Result<Meta> {
-    if let Some(refused) = more.refused {
-        return Err(refused);
-    }
-    let field = |range: Range<usize>| &header.as_bytes()[range];
-    let device = || -> Result<DeviceNo> {
-        let major = header_number(field(329..337), "device number")?;
-        let minor = header_number(field(337..345), "device number")?;
-        if major > DEVICE_MAX.0 || minor > DEVICE_MAX.1 {
-            return Err(does_not_fit("device number", format!("{major}:{minor}")));
-        }
-        Ok(DeviceNo { major, minor })
-    };
-    let kind = match header.entry_type() {
-        EntryType::Symlink => {
-            super::name::check_target(&target)?;
-            Kind::Symlink(target)
-        }
-        EntryType::Directory => Kind::Dir,
-        // A directory with a list of its names, in GNU tar's incremental archives.
-        kind if kind.as_byte() == b'D' => Kind::Dir,
-        kind if kind.as_byte() == b'M' => {
-            return Err(EntryError::new("is continued from another volume; left out"));
-        }
-        // Before ustar a directory was a file with a slash, and some writers still write that.
-        EntryType::Regular | EntryType::Continuous if path.ends_with(b"/") => Kind::Dir,
-        EntryType::Char => Kind::Char(device()?),
-        EntryType::Block => Kind::Block(device()?),
-        EntryType::Fifo => Kind::Fifo,
-        _ => Kind::File,
-    };
-    let header_time =
-        || -> Result<DiskTime> { Ok(DiskTime::new(header_number(field(136..148), "time")?, 0)) };
-    let mtime = more.mtime.map_or_else(header_time, Ok)?;
-    let atime = more.atime.unwrap_or(mtime);
-    for time in [mtime, atime] {
-        if !SECONDS.contains(&time.seconds) {
-            return Err(does_not_fit("time", time.seconds));
-        }
-    }
-    let mode: u32 = header_number(field(100..108), "mode")?;
-    let owner = |name, range| header_number(field(range), name);
-    Ok(Meta {
-        kind,
-        mode: must_fit(mode & 0o7777),
-        uid: more.uid.map_or_else(|| owner("owner", 108..116), Ok)?,
-        gid: more.gid.map_or_else(|| owner("group", 116..124), Ok)?,
-        size,
-        allocated: size,
-        atime,
-        mtime,
-        xattrs: more.xattrs,
-        ..plain_dir()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_beyond_32_bits_are_refused() {
-        let meta = |uid: u64, gid: u64| {
-            let mut header = Header::new_gnu();
-            header.set_uid(uid);
-            header.set_gid(gid);
-            header.set_mode(0o644);
-            header.set_mtime(0);
-            meta(&header, Extended::default(), 0, Vec::new(), b"f")
-        };
-        let most = meta(u64::from(u32::MAX), 7).expect("it fits");
-        assert_eq!((most.uid, most.gid), (u32::MAX, 7));
-        for (uid, gid) in [(1 << 32, 0), (0, (1 << 32) + 7), (u64::MAX >> 2, 0)] {
-            let refused = meta(uid, gid).expect_err("an inode has no room for it");
-            assert!(refused.to_string().contains("does not fit"), "{refused}");
-            assert!(!refused.fatal, "the stream goes on");
-        }
-    }
 }

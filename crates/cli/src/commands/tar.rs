@@ -99,6 +99,7 @@ fn extract(args: &Args, inside: &Inside) -> Result<bool> {
             report: &report,
             workers: workers(args),
             implied,
+            layer: false,
             adjust: &(),
         };
         let mut input = BufReader::with_capacity(BUFFER, io::stdin().lock());

@@ -103,6 +103,10 @@ const PAGES: &[(&str, Page)] = &[
                     "The same with root's files, and with devices of a device table.",
                 ),
                 (
+                    "nextent mkfs --oci layout:web --owner 0:0 root.img",
+                    "Makes an image of the layers of a container's image.",
+                ),
+                (
                     "fakeroot tar -c -C tree . | nextent mkfs -d - root.img 512m",
                     "The same, with the owners that fakeroot gives.",
                 ),

@@ -8,6 +8,7 @@ mod faked;
 mod fitting;
 mod habits;
 mod host_trees;
+mod layers;
 mod names;
 mod odd_streams;
 mod overwriting;

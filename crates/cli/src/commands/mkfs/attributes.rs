@@ -9,32 +9,32 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Owners of what -d copies")]
 pub(super) struct AttributeArgs {
     /// Owner and group of every entry and of the root directory, as numbers or names
-    #[arg(long, value_name = "UID:GID", requires = "contents")]
+    #[arg(long, value_name = "UID:GID", requires = "filled")]
     #[arg(conflicts_with_all = ["map_uid", "map_gid"])]
     owner: Option<String>,
     /// Change COUNT user numbers from FROM on to those from TO on; may be repeated; other users
     /// are errors
-    #[arg(long, value_name = "FROM:TO:COUNT", requires = "contents")]
+    #[arg(long, value_name = "FROM:TO:COUNT", requires = "filled")]
     map_uid: Vec<IdRange>,
     /// The same for group numbers
-    #[arg(long, value_name = "FROM:TO:COUNT", requires = "contents")]
+    #[arg(long, value_name = "FROM:TO:COUNT", requires = "filled")]
     map_gid: Vec<IdRange>,
     /// Owners, modes and devices: a device table of genext2fs, or a state file of `fakeroot -s`;
     /// one of each may be given
-    #[arg(long, value_name = "FILE", requires = "contents")]
+    #[arg(long, value_name = "FILE", requires = "filled")]
     owners: Vec<PathBuf>,
     /// Owners, modes and capabilities by path, from an Android fs_config file
-    #[arg(long, value_name = "FILE", requires = "contents")]
+    #[arg(long, value_name = "FILE", requires = "filled")]
     fs_config: Option<PathBuf>,
     /// SELinux labels of all entries, of the root directory and of lost+found, from a file_contexts
     /// file; labels of the source are dropped
-    #[arg(long, value_name = "FILE", requires = "contents")]
+    #[arg(long, value_name = "FILE", requires = "filled")]
     file_contexts: Option<PathBuf>,
     /// Leave out what this user may not read, with a note; otherwise it is an error
-    #[arg(long, requires = "contents")]
+    #[arg(long, requires = "filled")]
     skip_unreadable: bool,
     /// Fail unless SOURCE_DATE_EPOCH is set, which is then the latest time of copied files
-    #[arg(long, requires = "contents")]
+    #[arg(long, requires = "filled")]
     clamp_mtime: bool,
 }
 

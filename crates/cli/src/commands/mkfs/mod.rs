@@ -4,22 +4,24 @@ mod attributes;
 mod free;
 mod options;
 pub(crate) mod report;
+mod sources;
 pub(crate) mod values;
 
 use crate::e2fsprogs::mke2fs::Mke2fs;
 use crate::failure::{Failure, complain};
 use crate::progress::Progress;
+use crate::show;
 use crate::size::Size;
 use crate::target::{ImageSpec, Place};
-use crate::{faked, show};
 use clap::Parser;
 use nextent::Foreign;
 use nextent::mkfs::{Fit, MkfsOptions, Owner};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_image::{BuildError, Built, Contents, ImageBuilder};
+use nextent_image::{BuildError, Built, ImageBuilder};
 use nextent_num::to_u64;
 use nextent_ondisk::Superblock;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
 #[command(after_long_help = options::HELP)]
+#[command(group = clap::ArgGroup::new("filled").multiple(true))]
 pub(crate) struct Args {
     /// Image file (created if SIZE or -d is given), block device or partition
     #[arg(value_hint = clap::ValueHint::FilePath)]
@@ -41,9 +44,14 @@ pub(crate) struct Args {
     /// Bypass the host's page cache
     #[arg(short = 'D')]
     direct: bool,
-    /// Fill it from a directory, a tar file (plain, gzip or zstd), or a tar stream on stdin (-)
-    #[arg(short = 'd', value_name = "DIR|TAR|-")]
-    pub(crate) contents: Option<PathBuf>,
+    /// Fill it from a directory, a tar file (plain, gzip or zstd), or a tar stream on stdin (-);
+    /// several are layers in order
+    #[arg(short = 'd', value_name = "DIR|TAR|-", group = "filled")]
+    pub(crate) contents: Vec<PathBuf>,
+    /// Fill it from the image of a container: an OCI layout (directory or tar file) or an archive
+    /// of docker save, with the name of one of several images; -d adds layers
+    #[arg(long, value_name = "LAYOUT[:NAME]", group = "filled")]
+    oci: Option<OsString>,
     /// What a kernel does on errors: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
     on_error: String,
@@ -57,7 +65,7 @@ pub(crate) struct Args {
     /// percentage of all blocks; reserved blocks (-m) are free; default for a new image without
     /// SIZE: 10%, at least 16m
     #[arg(long, value_name = "PERCENT%|BYTES", value_parser = free::parse)]
-    #[arg(conflicts_with = "size", requires = "contents")]
+    #[arg(conflicts_with = "size", requires = "filled")]
     free: Option<Fit>,
     /// Blocks per group
     #[arg(short = 'g', value_name = "BLOCKS")]
@@ -170,8 +178,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(threads) = args.threads {
         builder = builder.threads(threads);
     }
-    if let Some(path) = args.contents.as_deref() {
-        builder = builder.contents(contents(path).map_err(at)?);
+    if let Some(contents) = sources::open(&args.contents, args.oci.as_deref()).map_err(at)? {
+        builder = builder.contents(contents);
         // Also 0:0, as an option, replaces the owner that the source has.
         if let Some(Owner { uid, gid }) = root_owner {
             builder = builder.root_owner(uid, gid);
@@ -228,17 +236,6 @@ fn failed(place: &Place, error: &BuildError) -> Result<ExitCode, String> {
         BuildError::Incomplete { .. } => Ok(ExitCode::FAILURE),
         error => Err(without_path(place, error)),
     }
-}
-
-/// Opens the source that `-d` names, before anything is written.
-fn contents(path: &Path) -> Result<Contents<'static>, String> {
-    if path.as_os_str() == "-" {
-        return Ok(Contents::tar(std::io::stdin().lock(), "standard input"));
-    }
-    if path.is_dir() {
-        faked::check()?;
-    }
-    Contents::open(path).map_err(|error| error.to_string())
 }
 
 /// The error without the path of the image, which the caller adds.

@@ -41,7 +41,7 @@ pub(crate) fn show(
     if journal > 0 {
         say!("Creating journal ({journal} blocks): done");
     }
-    if args.contents.is_some() {
+    if !args.contents.is_empty() {
         say!("Copying files into the device: done");
     }
     say!("Writing superblocks and filesystem accounting information: done\n");

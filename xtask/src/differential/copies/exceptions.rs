@@ -62,6 +62,11 @@ const TABLE: &[Exception] = &[
             theirs.code == 0 && ours.text.contains("can't be converted from UTF-8")
         },
     },
+    // rm(1) empties the mounted directory. Here the root of an image is what `/` is on a host.
+    Exception {
+        name: "refused by us: removing the root directory",
+        holds: |_, _, ours| ours.text.contains("is the root directory"),
+    },
     // cp(1) makes a part of the copy before it fails.
     Exception {
         name: "refused by both: a directory into itself",

@@ -164,6 +164,14 @@ fn damaged_images_of_containers_are_refused() {
     refused("echo x > index.json", "bad", "index.json");
     refused("sed -i s/sha256:./sha256:z/ index.json", "bad", "digits are wrong");
     refused("sed -i 's,sha256:,../../,' index.json", "bad", "digest of another form");
+    // Names in a document of Docker do not lead out of the layout.
+    for config in ["../secret", "/etc/passwd"] {
+        let manifest = format!(
+            "rm index.json; echo not-json > ../secret; \
+             echo \"[{{\\\"Config\\\":\\\"{config}\\\",\\\"Layers\\\":[]}}]\" > manifest.json"
+        );
+        refused(&manifest, "bad", "there is no such file\\|No such file");
+    }
     refused("true", "bad:other", "web");
     refused("true", "none", "No such file");
     refused("true", "/dev/null", "must be a file");

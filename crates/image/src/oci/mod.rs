@@ -33,6 +33,7 @@ const NESTING: usize = 4;
 
 /// Why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// A file cannot be read.
     #[error("{name}: {source}")]
@@ -69,7 +70,7 @@ type Result<T> = std::result::Result<T, LayoutError>;
 pub(crate) struct Blob {
     store: Arc<Store>,
     name: String,
-    digest: Option<Digest>,
+    digest: Digest,
     /// Whether the digest is that of the unpacked bytes.
     of_unpacked: bool,
 }
@@ -83,13 +84,12 @@ impl Blob {
     /// Reads it. The digest is compared when `read` has returned.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&mut dyn Read) -> R) -> io::Result<R> {
         let input = self.store.open(&self.name)?;
-        let Some(digest) = &self.digest else { return Ok(read(&mut { input })) };
         if self.of_unpacked {
-            let mut input = Checked::new(crate::packed::Unpacked::new(input)?, digest);
+            let mut input = Checked::new(crate::packed::Unpacked::new(input)?, &self.digest);
             let done = read(&mut input);
             return input.finish().map(|()| done);
         }
-        let mut input = Checked::new(input, digest);
+        let mut input = Checked::new(input, &self.digest);
         let done = read(&mut input);
         input.finish().map(|()| done)
     }
@@ -142,7 +142,7 @@ fn blob(store: &Arc<Store>, layer: &Descriptor) -> Result<Blob> {
             "this layer is missing; images with foreign layers are incomplete",
         ));
     }
-    let digest = Some(layer.digest()?);
+    let digest = layer.digest()?;
     Ok(Blob { store: Arc::clone(store), name, digest, of_unpacked: false })
 }
 
@@ -199,7 +199,8 @@ fn of_docker(store: &Arc<Store>, reference: Option<&str>) -> Result<Vec<Blob>> {
             return Err(LayoutError::Choice { what, names: names() });
         }
     };
-    let config: Config = format::parse(&image.config, &document(store, &image.config, None)?)?;
+    let config = store.resolve(&image.config)?;
+    let config: Config = format::parse(&config, &document(store, &config, None)?)?;
     if config.rootfs.diff_ids.len() != image.layers.len() {
         return Err(damaged(&image.config, "it has another number of layers than manifest.json"));
     }
@@ -207,7 +208,7 @@ fn of_docker(store: &Arc<Store>, reference: Option<&str>) -> Result<Vec<Blob>> {
     let layers = pairs.map(|(name, digest)| {
         let digest = Digest::parse(digest).map_err(|what| damaged(&image.config, &what))?;
         let name = store.resolve(name)?;
-        Ok(Blob { store: Arc::clone(store), name, digest: Some(digest), of_unpacked: true })
+        Ok(Blob { store: Arc::clone(store), name, digest, of_unpacked: true })
     });
     layers.collect()
 }

@@ -315,6 +315,77 @@ fn a_volume_with_a_deleted_open_file_stays_writable() {
     }
 }
 
+/// Creates, opens, removes and releases files.
+fn make_and_remove(volume: &Inodes, stop: &AtomicBool) {
+    let (fs, root) = (VolumeFs(volume), Cred::root());
+    for n in (0..u32::MAX).take_while(|_| goes_on(stop)) {
+        let name = format!("/removed{}", n % 8);
+        if fs.create(&name, 0o644).is_ok() {
+            let _ = fs.write(&name, 0, b"data");
+        }
+        let Ok(found) = volume.resolve(&root, name.as_bytes(), false) else { continue };
+        volume.open_file(&root, found.ino, Access::READ).unwrap();
+        let _ = fs.unlink(&name);
+        let released = volume.release(found.ino);
+        assert!(matches!(released, Ok(()) | Err(Error::ReadOnly)), "{released:?}");
+    }
+}
+
+/// Truncates a file of many extents again and again, which takes several transactions.
+fn fill_and_truncate(volume: &Inodes, stop: &AtomicBool) {
+    let fs = VolumeFs(volume);
+    while goes_on(stop) {
+        for at in 0..1500 {
+            let _ = fs.write("/long", at * 2 * 1024, b"data");
+        }
+        let done = fs.truncate("/long", 1);
+        assert!(matches!(done, Ok(()) | Err(libc::EROFS)), "{done:?}");
+    }
+}
+
+/// Makes the volume read-only, once no file without a name is open.
+#[track_caller]
+fn make_read_only_at_last(volume: &Inodes) {
+    let begun = nextent_sync::now();
+    while let Err(error) = volume.make_read_only() {
+        assert!(matches!(error, Error::Busy), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "still busy");
+    }
+}
+
+/// Deletions and truncations that a change to read-only interrupts are completed, and keep the
+/// volume from becoming read-only no longer than they take.
+#[test]
+fn interrupted_deletions_and_truncations_are_completed() {
+    for (kind, args) in MORE {
+        let args = [*args, &["-b", "1024", "-J", "size=1"]].concat();
+        let image = need!(Image::make(48 << 20, &args));
+        let memory = MemoryDevice::load(&image.path()).unwrap();
+        let device = Arc::new(FaultDevice::new(memory, 1));
+        let slow = Fault::Delay(Duration::from_millis(2));
+        device.add(Rule::on(OpKind::Flush, slow));
+        let volume = Inodes::open(device.clone(), &OpenOptions::new()).unwrap();
+        write(&volume, "/long");
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let threads = [
+                scope.spawn(|| make_and_remove(&volume, &stop)),
+                scope.spawn(|| fill_and_truncate(&volume, &stop)),
+            ];
+            let stopping = Stop(&stop);
+            for round in 0..60 {
+                thread::sleep(Duration::from_micros(200 + round % 20 * 301));
+                make_read_only_at_last(&volume);
+                volume.make_writable().unwrap();
+            }
+            drop(stopping);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        volume.make_read_only().unwrap();
+        assert_clean(device.inner(), &image, kind);
+    }
+}
+
 #[track_caller]
 fn assert_stays(volume: &Inodes, part: &str) {
     let error = volume.make_writable().unwrap_err();
@@ -398,6 +469,11 @@ fn a_damaged_volume_stays_read_only() {
     let options = OpenOptions::new().errors(ErrorPolicy::Continue);
     let volume = opened(&device, &options);
     volume.set_error_policy(ErrorPolicy::ReadOnly);
+    // An orphan, which stays one.
+    write(&volume, "/gone");
+    let gone = volume.resolve(&Cred::root(), b"/gone", false).unwrap().ino;
+    volume.open_file(&Cred::root(), gone, Access::READ).unwrap();
+    VolumeFs(&volume).unlink("/gone").unwrap();
     assert!(VolumeFs(&volume).create("/dir/file", 0o644).is_err());
     assert_stays(&volume, "damage was found");
     volume.make_read_only().unwrap();

@@ -6,6 +6,8 @@ use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Runs `nextent mount -o remount,OPTIONS` on a mount; what it printed, if it failed.
 fn remount(mount: &Mount, options: &str) -> Result<(), String> {
@@ -84,7 +86,11 @@ fn files_in_use_keep_a_mount_writable() {
     fs::write(&name, "text").unwrap();
     drop(open);
     // The kernel may count closed files for a moment.
-    wait_until("remounted", || remount(&mount, "ro").is_ok());
+    let begun = Instant::now();
+    while let Err(why) = remount(&mount, "ro") {
+        assert!(begun.elapsed() < PATIENCE, "still refused: {why}");
+        sleep(Duration::from_millis(50));
+    }
     assert_clean_now(&image, dir.path());
     mount.unmount();
     e2fs::assert_clean(&image);

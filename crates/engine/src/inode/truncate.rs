@@ -12,7 +12,7 @@ use nextent_sync::Arc;
 use super::change::Change;
 use super::credits;
 use super::fs::Fs;
-use super::object::Inode;
+use super::object::{Inode, Orphan};
 use crate::FileType;
 use crate::alloc::{BlockKind, Privilege, Window};
 use crate::error::Result;
@@ -87,15 +87,52 @@ pub(crate) fn remove_range(
 pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let mut window = inode.rw.write();
     // Marked free first, so that no thread can open it from now on.
-    if !inode.claim_if_unused() {
-        return Ok(());
+    if inode.claim_if_unused() { reap_claimed(fs, inode, &mut window) } else { Ok(()) }
+}
+
+/// Ends the deletion or truncation of an orphan that an error interrupted, or a crash. Does nothing
+/// if `inode` is no orphan, or is open or pinned. Takes `[inode.rw]`.
+///
+/// # Errors
+/// As [`reap`].
+pub(crate) fn complete(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    let mut window = inode.rw.write();
+    let (orphan, named, claimed) =
+        inode.with(|state| (state.orphan, state.disk.links > 0, state.free));
+    match orphan {
+        Orphan::No => Ok(()),
+        _ if named => remove_beyond_size(fs, inode, &mut window),
+        _ if claimed || inode.claim_if_unused() => reap_claimed(fs, inode, &mut window),
+        _ => Ok(()),
     }
+}
+
+/// Removes the blocks beyond the size of an orphan that has names. The caller holds `[inode.rw]`,
+/// and with it the window, exclusively.
+fn remove_beyond_size(fs: &Fs, inode: &Arc<Inode>, window: &mut Window) -> Result<()> {
+    let h = fs.store.start(credits::REMOVAL)?;
+    let (size, mapped, kind) =
+        inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
+    if mapped && kind == Some(FileType::Regular) {
+        let from = size.div_ceil(fs.block_size()).min(u64::from(map::END_OF_BLOCKS.0));
+        remove_from(fs, &h, inode, window, FileBlock(must_fit(from)))?;
+    }
+    if !h.ensure(credits::ORPHAN)? {
+        fs.restart(&h, credits::ORPHAN)?;
+    }
+    fs.orphans.remove(fs, &h, inode);
+    Ok(())
+}
+
+/// Frees an inode that is claimed. The caller holds `[inode.rw]`, and with it the window,
+/// exclusively.
+fn reap_claimed(fs: &Fs, inode: &Arc<Inode>, window: &mut Window) -> Result<()> {
     Fs::forget_deferred(inode);
     let h = fs.store.start(credits::REAP)?;
     let (kind, has_map) = inode.with(|state| (state.disk.file_type(), state.has_map()));
-    fs.blocks.release(&mut window);
+    fs.blocks.release(window);
     if has_map {
-        remove_from(fs, &h, inode, &mut window, FileBlock(0))?;
+        remove_from(fs, &h, inode, window, FileBlock(0))?;
     }
     if !h.ensure(credits::REAP)? {
         fs.restart(&h, credits::REAP)?;

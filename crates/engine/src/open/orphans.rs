@@ -8,7 +8,6 @@ use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, o
 use nextent_store::Seal;
 use nextent_sync::Arc;
 
-use crate::FileType;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::object::Orphan;
@@ -81,6 +80,14 @@ pub(super) fn finish(fs: &Fs) -> Result<u32> {
     Ok(count)
 }
 
+/// Ends the deletions and truncations that errors interrupted. It tries all, and returns the first
+/// error.
+pub(super) fn complete_interrupted(fs: &Fs) -> Result<()> {
+    let orphans = fs.cache.select(|inode| inode.with(|state| state.orphan != Orphan::No));
+    let complete = |inode| truncate::complete(fs, inode).map_err(|error| fs.report_error(error));
+    orphans.iter().map(complete).fold(Ok(()), Result::and)
+}
+
 /// The inode that an entry of the orphan file names, which must be in use.
 fn orphan_of(fs: &Fs, ino: InodeNo) -> Result<Arc<Inode>> {
     if ino == ROOT_INO || !fs.may_be_file(ino) || !fs.inodes.is_used(ino)? {
@@ -94,7 +101,7 @@ fn finish_or_keep(fs: &Fs, inode: &Arc<Inode>) -> Result<u32> {
     if fs.is_read_only() {
         return Ok(0);
     }
-    match finish_one(fs, inode) {
+    match truncate::complete(fs, inode) {
         Ok(()) => Ok(1),
         Err(error) => go_on(fs, error).map(|()| 0),
     }
@@ -154,25 +161,5 @@ fn read_list(fs: &Fs, list: &mut Vec<Arc<Inode>>) -> Result<()> {
         next = inode.with(|state| state.disk.dtime);
         list.push(inode);
     }
-    Ok(())
-}
-
-/// Frees a file without names; truncates a file with a name to its size.
-fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
-    if inode.with(|state| state.disk.links == 0) {
-        return truncate::reap(fs, inode);
-    }
-    let mut window = inode.rw.write();
-    let h = fs.store.start(credits::REMOVAL)?;
-    let (size, mapped, kind) =
-        inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
-    if mapped && kind == Some(FileType::Regular) {
-        let from = size.div_ceil(fs.block_size()).min(u64::from(map::END_OF_BLOCKS.0));
-        truncate::remove_from(fs, &h, inode, &mut window, FileBlock(must_fit(from)))?;
-    }
-    if !h.ensure(credits::ORPHAN)? {
-        fs.restart(&h, credits::ORPHAN)?;
-    }
-    fs.orphans.remove(fs, &h, inode);
     Ok(())
 }

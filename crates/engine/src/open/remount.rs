@@ -16,7 +16,7 @@
 //! | 2 | enter the phase `Closing` | fails with `ReadOnly`, or goes on if it began before |
 //! | 3 | wait for writes to files, then complete deferred conversions again | ends |
 //! | 4 | suspend the store: it makes the last commit and a checkpoint, and marks the log empty | ends and is durable, or is refused a handle |
-//! | 5 | if there are orphans: resume the store, end with `Busy` | - |
+//! | 5 | if there are orphans: resume the store, enter the phase `Writable`, complete the deletions and truncations that these steps interrupted; begin again, or end with `Busy` | is allowed |
 //! | 6 | enter the phase `ReadOnly`; mark the superblock clean; flush | - |
 //!
 //! And writable again:
@@ -48,6 +48,9 @@ const UNFINISHED: &str = "it has files that its last use has not finished deleti
 const CHANGED: &str = "another program has changed it since it was opened; unmount it, and mount \
     it read-write";
 
+/// How often a change to read-only begins again because it interrupted deletions.
+const MOST_ATTEMPTS: u32 = 8;
+
 impl Inodes {
     /// Makes all changes durable and the image clean, and refuses changes from then on, like
     /// [`close`](Self::close). [`make_writable`](Self::make_writable) undoes it. Does nothing if
@@ -59,7 +62,8 @@ impl Inodes {
     /// [`fill_data`](Self::fill_data).
     ///
     /// # Errors
-    /// [`Error::Busy`] if files without a name are open or pinned; the volume stays writable then.
+    /// [`Error::Busy`] if files without a name are open, pinned or being deleted; the volume stays
+    /// writable then.
     /// So it does if a deferred conversion fails. [`Error::Io`], [`Error::Aborted`]: the next open
     /// recovers the image. [`Error::ReadOnly`] if the volume is closed.
     pub fn make_read_only(&self) -> Result<()> {
@@ -102,6 +106,26 @@ fn make_read_only(fs: &Fs) -> Result<()> {
     if fs.store.is_read_only() {
         return Ok(());
     }
+    for _ in 0..MOST_ATTEMPTS {
+        let attempt = try_read_only(fs);
+        if attempt.is_ok() || fs.is_read_only() {
+            return attempt;
+        }
+        // The phase refused transactions that a deletion or a truncation needed.
+        let completed = orphans::complete_interrupted(fs);
+        match attempt {
+            Err(Error::Busy) => completed?,
+            done => return done,
+        }
+        if !fs.orphans.is_empty() {
+            break;
+        }
+    }
+    Err(Error::Busy)
+}
+
+/// Makes the volume read-only, if it has no orphans then. Else it is writable again.
+fn try_read_only(fs: &Fs) -> Result<()> {
     // A frozen volume would hold the last changes back forever.
     fs.store.end_freezes();
     if let Err(error) = end_changes(fs) {
@@ -110,7 +134,8 @@ fn make_read_only(fs: &Fs) -> Result<()> {
         return Err(error);
     }
     fs.store.suspend()?;
-    if !fs.orphans.is_empty() {
+    // The next open of a damaged volume completes them, once it is checked.
+    if !fs.orphans.is_empty() && !fs.is_damaged() {
         fs.store.resume()?;
         fs.set_writable();
         return Err(Error::Busy);

@@ -1,7 +1,7 @@
 //! The status of a mount: one JSON document for `nextent status`, by a thread that listens on a
 //! socket.
 
-use crate::commands::status::socket;
+use crate::commands::status::socket::{self, SocketFile};
 use crate::log::{self, Level};
 use nextent_fuse::{BOUNDS, RequestStatistics, Server};
 use nextent_sync::{Arc, Duration, Instant, Weak, now, thread};
@@ -9,7 +9,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The longest time for a client to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -97,41 +97,23 @@ fn operation(requests: &RequestStatistics) -> Value {
     })
 }
 
-/// The socket of a mount, which is removed when this is dropped.
-pub(super) struct StatusSocket(PathBuf);
-
-impl Drop for StatusSocket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Starts the thread that answers `nextent status` for the mount with this device number. Without
 /// it the mount works, so a failure is only printed.
-pub(super) fn listen(reporter: Arc<Reporter>, device: (u64, u64)) -> Option<StatusSocket> {
-    let serve = |(place, listener): (PathBuf, UnixListener)| {
+pub(super) fn listen(reporter: Arc<Reporter>, device: (u64, u64)) -> Option<SocketFile> {
+    let serve = |(file, listener): (SocketFile, UnixListener)| {
         let answer = move || {
             listener.incoming().flatten().for_each(|client| answer(&reporter, client));
         };
         thread::Builder::new().name("nextent-status".to_owned()).spawn(answer)?;
-        Ok(StatusSocket(place))
+        Ok(file)
     };
-    match bind(device, socket::STATUS).and_then(serve) {
+    match socket::bind(device, socket::STATUS).and_then(serve) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log::write(Level::Warning, &format!("no socket for `nextent status`: {error}"));
             None
         }
     }
-}
-
-/// Makes the socket of this kind of the mount with this device number.
-pub(super) fn bind(device: (u64, u64), kind: &str) -> std::io::Result<(PathBuf, UnixListener)> {
-    let place = socket::place(device, kind)?;
-    // A server that was killed has left it. No living server has a mount with the same number.
-    let _ = std::fs::remove_file(&place);
-    let listener = UnixListener::bind(&place)?;
-    Ok((place, listener))
 }
 
 /// Answers a client that is root or the user of this process.

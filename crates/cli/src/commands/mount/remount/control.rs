@@ -5,9 +5,8 @@
 //! answers, one client after another, so it owns the options of the mount.
 
 use super::super::options::Options;
-use super::super::report::bind;
 use super::plan;
-use crate::commands::status::socket;
+use crate::commands::status::socket::{self, SocketFile};
 use crate::log::{self, Level};
 use nextent::Error;
 use nextent::inodes::Inodes;
@@ -18,8 +17,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 /// The suffix of the socket's name.
 const KIND: &str = "control";
@@ -90,15 +88,6 @@ pub(super) fn ask(mounted: &Mounted, request: &Request) -> std::io::Result<Answe
     answer.ok_or_else(|| std::io::Error::other("its server ended, or sent an invalid answer"))
 }
 
-/// The control socket, which is removed when this is dropped.
-pub(in super::super) struct ControlSocket(PathBuf);
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// The image of a mount.
 pub(in super::super) struct Image {
     pub(in super::super) device: Arc<FileDevice>,
@@ -113,16 +102,16 @@ pub(in super::super) fn listen(
     image: Image,
     options: Options,
     device: (u64, u64),
-) -> Option<ControlSocket> {
+) -> Option<SocketFile> {
     let options = Options { read_only: server.volume().is_read_only(), ..options };
     let server = Arc::downgrade(server);
     let mut controlled = Controlled { server, image, options };
-    let serve = |(place, listener): (PathBuf, std::os::unix::net::UnixListener)| {
+    let serve = |(file, listener): (SocketFile, UnixListener)| {
         let run = move || listener.incoming().flatten().for_each(|client| controlled.serve(client));
         thread::Builder::new().name("nextent-control".to_owned()).spawn(run)?;
-        Ok(ControlSocket(place))
+        Ok(file)
     };
-    match bind(device, KIND).and_then(serve) {
+    match socket::bind(device, KIND).and_then(serve) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log::write(Level::Warning, &format!("no socket for `mount -o remount`: {error}"));

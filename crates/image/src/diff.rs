@@ -235,7 +235,11 @@ impl<L: Source, R: Source> Walk<'_, L, R> {
             (Kind::File, _) if one.size != other.size => {
                 changes.push(Change::Size(one.size, other.size));
             }
-            (Kind::File, _) => match self.contents((&left, &one), (&right, &other)) {
+            (Kind::File, _) => match first_difference(
+                (self.left.source, &left, &one),
+                (self.right.source, &right, &other),
+                &mut self.buffers,
+            ) {
                 Ok(at) => changes.extend(at.map(Change::Contents)),
                 Err((side, error)) => self.to.fails(&self.path, side, &error),
             },
@@ -311,35 +315,37 @@ impl<L: Source, R: Source> Walk<'_, L, R> {
         let of_right = *self.same.entry((Side::Right, other.id)).or_insert(one.id);
         of_left != other.id || of_right != one.id
     }
+}
 
-    /// The first byte at which two files of the same length differ.
-    fn contents(
-        &mut self,
-        (left, one): (&L::Node, &Meta),
-        (right, other): (&R::Node, &Meta),
-    ) -> std::result::Result<Option<u64>, (Side, EntryError)> {
-        let (left_at, right_at) = (|error| (Side::Left, error), |error| (Side::Right, error));
-        let a = self.left.source.open(left, one).map_err(left_at)?;
-        let b = self.right.source.open(right, other).map_err(right_at)?;
-        let data_a = self.left.source.data(&a, one).map_err(left_at)?;
-        let data_b = self.right.source.data(&b, other).map_err(right_at)?;
-        let [buf_a, buf_b] = &mut self.buffers;
-        for range in union(data_a, data_b) {
-            let mut at = range.start;
-            while at < range.end {
-                let len = to_usize((range.end - at).min(to_u64(BUFFER)));
-                let (buf_a, buf_b) = (&mut buf_a[..len], &mut buf_b[..len]);
-                exactly(self.left.source, &a, at, buf_a).map_err(left_at)?;
-                exactly(self.right.source, &b, at, buf_b).map_err(right_at)?;
-                if buf_a != buf_b {
-                    let first = buf_a.iter().zip(&*buf_b).position(|(a, b)| a != b);
-                    return Ok(Some(at + to_u64(first.unwrap_or_default())));
-                }
-                at += to_u64(len);
+/// The first byte at which two files of the same length differ.
+///
+/// # Errors
+/// The side that failed, and why.
+pub(crate) fn first_difference<L: Source, R: Source>(
+    (left, node, one): (&L, &L::Node, &Meta),
+    (right, other_node, other): (&R, &R::Node, &Meta),
+    [buf_a, buf_b]: &mut [Vec<u8>; 2],
+) -> std::result::Result<Option<u64>, (Side, EntryError)> {
+    let (left_at, right_at) = (|error| (Side::Left, error), |error| (Side::Right, error));
+    let a = left.open(node, one).map_err(left_at)?;
+    let b = right.open(other_node, other).map_err(right_at)?;
+    let data_a = left.data(&a, one).map_err(left_at)?;
+    let data_b = right.data(&b, other).map_err(right_at)?;
+    for range in union(data_a, data_b) {
+        let mut at = range.start;
+        while at < range.end {
+            let len = to_usize((range.end - at).min(to_u64(BUFFER)));
+            let (buf_a, buf_b) = (&mut buf_a[..len], &mut buf_b[..len]);
+            exactly(left, &a, at, buf_a).map_err(left_at)?;
+            exactly(right, &b, at, buf_b).map_err(right_at)?;
+            if buf_a != buf_b {
+                let first = buf_a.iter().zip(&*buf_b).position(|(a, b)| a != b);
+                return Ok(Some(at + to_u64(first.unwrap_or_default())));
             }
+            at += to_u64(len);
         }
-        Ok(None)
     }
+    Ok(None)
 }
 
 /// Fills `buf`.

@@ -26,10 +26,18 @@ impl Entered {
     /// # Errors
     /// The walk has entered it before.
     pub(super) fn enter(&self, meta: &Meta) -> Result<()> {
-        if !self.once || self.dirs.lock().insert(meta.id) {
+        self.enter_id(meta.id)
+    }
+
+    /// Records that the walk enters the directory `id`.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    pub(super) fn enter_id(&self, id: FileId) -> Result<()> {
+        if !self.once || self.dirs.lock().insert(id) {
             return Ok(());
         }
-        let ino = meta.id.ino;
+        let ino = id.ino;
         Err(EntryError::new(format!(
             "this directory (inode {ino}) has another name or contains itself; not entered again"
         )))

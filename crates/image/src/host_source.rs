@@ -12,7 +12,7 @@ use nextent::{DeviceNo, DiskTime};
 use nextent_num::{must_fit, to_u64};
 use nextent_sync::Arc;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat, fgetxattr, flistxattr, getxattr,
+    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat, fgetxattr, flistxattr, fstat, getxattr,
     lgetxattr, listxattr, llistxattr, major, minor, openat, readlinkat, seek, statat,
 };
 use rustix::io::{Errno, pread, read};
@@ -93,6 +93,22 @@ pub struct HostOpen {
     fd: OwnedFd,
     /// A pipe or a device: reads go on where the last one ended.
     stream: bool,
+}
+
+impl HostOpen {
+    /// Whether it is still the file that had the attributes `meta`, with the same contents as far
+    /// as its length and time say.
+    pub(crate) fn is_unchanged(&self, meta: &Meta) -> Result<bool> {
+        let stat = fstat(&self.fd)?;
+        let size = u64::try_from(stat.st_size).ok();
+        Ok(id_of(&stat) == meta.id && size == Some(meta.size) && mtime(&stat) == meta.mtime)
+    }
+}
+
+/// The time of the last change of contents.
+fn mtime(stat: &Stat) -> DiskTime {
+    let nanos = i128::from(stat.st_mtime_nsec);
+    DiskTime::new(stat.st_mtime, u32::try_from(nanos).unwrap_or(0))
 }
 
 impl Source for HostSource {
@@ -242,7 +258,7 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
         size,
         allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         atime: DiskTime::new(stat.st_atime, nanos(stat.st_atime_nsec.into())),
-        mtime: DiskTime::new(stat.st_mtime, nanos(stat.st_mtime_nsec.into())),
+        mtime: mtime(stat),
         xattrs,
         stream: false,
     })

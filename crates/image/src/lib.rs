@@ -1,6 +1,7 @@
 //! Builds ext4 images from directories and tar streams, and copies trees into and out of images.
 //!
-//! Start with [`ImageBuilder`]. The module [`transfer`] has the parts of which all copies are made.
+//! Start with [`ImageBuilder`]. [`sync::TreeSync`] brings an image to a directory. The module
+//! [`transfer`] has the parts of which all copies are made.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
@@ -42,6 +43,7 @@ mod report;
 mod scratch;
 mod sink;
 mod source;
+pub mod sync;
 mod tape;
 mod tar_entries;
 mod tar_header;

@@ -21,6 +21,11 @@ impl Trail {
         Arc::new(Self { up: Some(Arc::clone(dir)), name: name.to_vec() })
     }
 
+    /// The last name.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// The whole path, with slashes between names.
     pub(crate) fn path(&self) -> Vec<u8> {
         let mut names = vec![self.name.as_slice()];

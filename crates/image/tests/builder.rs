@@ -1,5 +1,8 @@
 //! Images that a program builds, checked by e2fsck, and what a failed build leaves.
 
+#[path = "builder/sync.rs"]
+mod sync;
+
 use nextent::Volume;
 use nextent::mkfs::{Fit, Free, FsType, MkfsOptions};
 use nextent_image::{BuildError, Contents, ImageBuilder, Observer, Problem};

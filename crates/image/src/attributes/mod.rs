@@ -141,7 +141,7 @@ impl Attributes {
     }
 
     /// Changes `meta`, of the entry at `path`.
-    fn apply(&self, path: &[u8], meta: &mut Meta) -> Result<()> {
+    pub(crate) fn apply(&self, path: &[u8], meta: &mut Meta) -> Result<()> {
         if let Some(state) = &self.state {
             state.apply(meta)?;
         }

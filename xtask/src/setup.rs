@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 16] = [
+const TOOLS: [(&str, &str); 17] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -17,6 +17,7 @@ const TOOLS: [(&str, &str); 16] = [
     ("setfattr", "attr"),
     ("setfacl", "acl"),
     ("bsdtar", "libarchive-tools"),
+    ("rsync", "rsync"),
     ("fakeroot", "fakeroot"),
     ("genext2fs", "genext2fs"),
     ("skopeo", "skopeo"),

@@ -98,6 +98,23 @@ pub(crate) enum Command {
     /// change, extended attributes, and which names are one file. Exit code 0 stands for no
     /// difference, 1 for differences, 2 for trouble.
     Diff(crate::commands::diff::Args),
+    /// Bring a directory of an image to a directory of the host, writing only what differs
+    ///
+    /// As `rsync -aHAX --delete SOURCE/ DIR/`: afterwards DIR has the entries of SOURCE, with the
+    /// same types, contents, modes, owners, times of the last change, hard links, devices, access
+    /// lists and extended attributes, and no others, except lost+found of the image. A slash after
+    /// SOURCE or DIR changes nothing. DIR is made if only its last name is missing; links to it are
+    /// followed.
+    ///
+    /// Files of the same length and time are taken as equal. Others are compared byte by byte; if
+    /// only the time differs, only the time is written. A file with other contents is written anew
+    /// and then takes the place of the old one. So after a crash each file is the old one or the
+    /// new one, and the volume needs room for both. Entries that SOURCE lacks are removed last, or
+    /// earlier if the volume is full; and not at all if anything failed.
+    ///
+    /// The last line says how many blocks were written, those of the journal included. Without a
+    /// difference nothing is written, not even a superblock.
+    Sync(crate::commands::sync::Args),
     /// Punch holes into the image for free blocks, or discard them
     ///
     /// Options are those of fstrim(8). Blocks that the volume has freed are discarded once that is

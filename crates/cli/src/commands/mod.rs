@@ -26,6 +26,7 @@ mod stat;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod status;
 mod symbolic;
+pub(crate) mod sync;
 pub(crate) mod tar;
 pub(crate) mod touch;
 mod tree;
@@ -52,6 +53,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
         Command::Diff(args) => return diff::run(&args),
+        Command::Sync(args) => sync::run(&args)?,
         Command::Cp(args) => cp::run(&args, scope)?,
         Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args, scope)?,

@@ -309,6 +309,17 @@ const PAGES: &[(&str, Page)] = &[
         },
     ),
     (
+        "sync",
+        Page {
+            examples: &[
+                ("nextent sync rootfs/ disk.img", "Brings the image to the directory."),
+                ("nextent sync -n -i rootfs/ disk.img@2:/srv", "Shows what would change."),
+            ],
+            see: &["rsync(1)", "nextent-cp(1)", "nextent-diff(1)"],
+            ..PLAIN
+        },
+    ),
+    (
         "trim",
         example!(
             "nextent trim disk.img",

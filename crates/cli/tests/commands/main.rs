@@ -3,6 +3,7 @@
 mod diff;
 mod edit;
 mod nodes;
+mod sync;
 mod trim;
 
 use nextent_testkit::e2fs;

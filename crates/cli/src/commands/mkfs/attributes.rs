@@ -76,18 +76,24 @@ impl AttributeArgs {
             all = all.owner(uid, gid);
             asked = true;
         } else if !self.map_uid.is_empty() || !self.map_gid.is_empty() {
-            let map = |option: &str, ranges: &[IdRange]| {
-                IdMap::new(ranges.iter().copied()).map_err(|error| format!("{option}: {error}"))
-            };
-            all = all.mapped(map("--map-uid", &self.map_uid)?, map("--map-gid", &self.map_gid)?);
+            let (users, groups) = id_maps(&self.map_uid, &self.map_gid)?;
+            all = all.mapped(users, groups);
             asked = true;
         }
         Ok(asked.then_some(all))
     }
 }
 
+/// The maps of `--map-uid` and `--map-gid`.
+pub(crate) fn id_maps(users: &[IdRange], groups: &[IdRange]) -> Result<(IdMap, IdMap), String> {
+    let map = |option: &str, ranges: &[IdRange]| {
+        IdMap::new(ranges.iter().copied()).map_err(|error| format!("{option}: {error}"))
+    };
+    Ok((map("--map-uid", users)?, map("--map-gid", groups)?))
+}
+
 /// Parses `UID:GID`, numbers or names of this machine.
-fn parse_owner(text: &str) -> Result<(u32, u32), String> {
+pub(crate) fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     let (user, group) =
         text.split_once(':').ok_or_else(|| format!("--owner: '{text}' is not UID:GID"))?;
     let unknown = |name: &str, table: &str| format!("--owner: '{name}' is not in {table}");

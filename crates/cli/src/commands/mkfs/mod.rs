@@ -1,6 +1,6 @@
 //! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
-mod attributes;
+pub(crate) mod attributes;
 mod free;
 mod options;
 pub(crate) mod report;

@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 17] = [
+const TOOLS: [(&str, &str); 19] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -22,6 +22,8 @@ const TOOLS: [(&str, &str); 17] = [
     ("genext2fs", "genext2fs"),
     ("skopeo", "skopeo"),
     ("umoci", "umoci"),
+    ("nbdkit", "nbdkit"),
+    ("qemu-nbd", "qemu-utils"),
 ];
 
 /// Installs the oracles' tools, or prints the missing ones.

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Crates with models under shuttle, and their directories.
-const SHUTTLE: [(&str, &str); 5] = [
+const SHUTTLE: [(&str, &str); 6] = [
     ("nextent-sync", "crates/sync"),
+    ("nextent-device", "crates/device"),
     ("nextent-store", "crates/store"),
     ("nextent", "crates/engine"),
     ("nextent-fuse", "crates/fuse"),

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`FileDevice`] | a regular file or block device, from an offset, locked against other writers, optionally with `O_DIRECT` |
 //! | [`MemoryDevice`] | sparse memory, cheap to clone (copy on write) |
+//! | [`NbdDevice`] | an export of an NBD server |
 //! | [`RecordingDevice`] | logs every write and flush, so that a test can build the image after a crash at any point ([`Recording`]) |
 //! | [`FaultDevice`] | errors, torn and lost writes, full disks and delays |
 //! | [`LatencyDevice`] | delays every operation |
@@ -39,6 +40,7 @@ mod file;
 mod forward;
 mod latency;
 mod memory;
+mod nbd;
 mod overlay;
 pub mod queue;
 mod range;
@@ -52,6 +54,7 @@ pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError, User, Users};
 pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
+pub use nbd::{NbdAddress, NbdDevice, NbdOptions};
 pub use overlay::Overlay;
 pub use queue::{Buffer, DeviceQueue};
 pub use read_only::ReadOnly;

@@ -18,6 +18,7 @@ mod model;
 mod model_disk;
 mod mount;
 mod namespace;
+mod nbd;
 mod promise;
 mod rng;
 mod skip;
@@ -34,6 +35,7 @@ pub use model::{
 pub use model_disk::ModelDisk;
 pub use mount::{Access, KernelMount};
 pub use namespace::{DETACH, namespace};
+pub use nbd::NbdServer;
 pub use promise::{append_with_promises, check_promises};
 pub use rng::Rng;
 pub use skip::Skip;

@@ -1,0 +1,247 @@
+//! The connections of a device to its server, which are made again when they are lost.
+//!
+//! | lock | rank | protects |
+//! |---|---|---|
+//! | `[connecting]` | 877 | why the device has failed for good; held while connections are made |
+//! | `[connections]` | 878 | the present connections |
+//! | `[unflushed]` | 886 | the writes since the last flush; a leaf |
+//!
+//! Connections are lost and made together: they have an epoch number. A thread whose request is
+//! lost asks for new connections with the epoch that it used. The first such thread makes them and
+//! repeats the unflushed writes; the others wait for it. Each then sends its request again.
+
+use super::channel::{Channel, Client, Outcome, Reply, Socket};
+use super::negotiate::{Export, negotiate, violation};
+use super::options::NbdOptions;
+use super::stream::{Ready, Stream};
+use super::unflushed::{Repeat, Unflushed};
+use super::url::NbdAddress;
+use super::wire::{self, Command, Request, transmission};
+use nextent_num::{must_fit, to_u64};
+use nextent_sync::{Arc, Duration, LockClass, Mutex, RwLock, SlotId, current_slot, now, sleep};
+use std::io::{self, IoSlice};
+
+static CONNECTING: LockClass = LockClass::new("device.nbd-connecting", 877);
+static CONNECTIONS: LockClass = LockClass::new("device.nbd-connections", 878);
+static UNFLUSHED: LockClass = LockClass::new("device.nbd-unflushed", 886);
+
+/// How often a request is sent to servers that end each time, before it fails.
+pub(super) const MOST_ATTEMPTS: usize = 8;
+/// The first and the longest pause between attempts to connect.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+impl Socket for Stream {
+    fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        Self::try_read(self, buf)
+    }
+
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        Self::try_write(self, bufs)
+    }
+
+    fn wait(&self, wanted: Ready, limit: Duration) -> io::Result<Ready> {
+        Self::wait(self, wanted, limit)
+    }
+
+    fn shutdown(&self) {
+        Self::shutdown(self);
+    }
+}
+
+/// Connections that were made together.
+#[derive(Clone)]
+pub(super) struct Epoch {
+    pub(super) number: u64,
+    channels: Arc<[Channel<Stream>]>,
+}
+
+impl Epoch {
+    /// The connection for the threads of a slot.
+    pub(super) fn channel_of(&self, slot: SlotId) -> &Channel<Stream> {
+        &self.channels[slot.index() % self.channels.len()]
+    }
+}
+
+/// The connections of a device.
+pub(super) struct Connections {
+    address: NbdAddress,
+    options: NbdOptions,
+    pub(super) export: Export,
+    /// Why the device has failed for good.
+    connecting: Mutex<Option<(io::ErrorKind, String)>>,
+    present: RwLock<Epoch>,
+    pub(super) unflushed: Mutex<Unflushed>,
+}
+
+impl Connections {
+    pub(super) fn open(address: &NbdAddress, options: &NbdOptions) -> io::Result<Self> {
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("NBD server {}: {error}", address.server))
+        };
+        let (export, channels) = connect(address, options, None).map_err(failed)?;
+        Ok(Self {
+            address: address.clone(),
+            options: options.clone(),
+            export,
+            connecting: Mutex::new(&CONNECTING, None),
+            present: RwLock::new(&CONNECTIONS, Epoch { number: 0, channels: channels.into() }),
+            unflushed: Mutex::new(&UNFLUSHED, Unflushed::default()),
+        })
+    }
+
+    /// Whether writes are recorded until a flush.
+    pub(super) fn records(&self) -> bool {
+        self.options.reconnect > Duration::ZERO
+    }
+
+    pub(super) fn present(&self) -> Epoch {
+        self.present.read().clone()
+    }
+
+    /// Sends a request and waits for the reply, also over new connections.
+    pub(super) fn perform(&self, request: &Request, data: &[u8]) -> io::Result<Reply> {
+        let mut ended = Vec::new();
+        for _ in 0..MOST_ATTEMPTS {
+            let epoch = self.present();
+            let channel = epoch.channel_of(current_slot());
+            if let Some(outcome) = send(channel, request, data, &mut ended) {
+                return outcome;
+            }
+            self.renew(&epoch)?;
+        }
+        Err(self.failure(&io::Error::other("the connection is lost again and again")))
+    }
+
+    /// Makes new connections instead of those of `lost`, unless another thread has.
+    ///
+    /// # Errors
+    /// The cause, once the time for it has passed. All later calls fail with it too.
+    pub(super) fn renew(&self, lost: &Epoch) -> io::Result<()> {
+        let mut failed = self.connecting.lock();
+        if let Some((kind, text)) = &*failed {
+            return Err(io::Error::new(*kind, text.clone()));
+        }
+        if self.present().number != lost.number {
+            return Ok(());
+        }
+        let mut cause = io::Error::other("the connection is lost");
+        for channel in &*lost.channels {
+            cause = channel.lost().unwrap_or(cause);
+            channel.lose(&io::Error::new(io::ErrorKind::ConnectionAborted, "another was lost"));
+        }
+        let (begun, mut pause) = (now(), PAUSES.0);
+        // A server that violates the protocol would do so again.
+        while cause.kind() != io::ErrorKind::InvalidData && begun.elapsed() < self.options.reconnect
+        {
+            match self.connect_and_repeat() {
+                Ok(channels) => {
+                    let number = lost.number + 1;
+                    *self.present.write() = Epoch { number, channels: channels.into() };
+                    return Ok(());
+                }
+                Err(error) => cause = error,
+            }
+            sleep(pause);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+        let error = self.failure(&cause);
+        *failed = Some((error.kind(), error.to_string()));
+        Err(error)
+    }
+
+    fn failure(&self, cause: &io::Error) -> io::Error {
+        let text = format!("connection to the NBD server {} lost: {cause}", self.address.server);
+        io::Error::new(cause.kind(), text)
+    }
+
+    /// Connects, and repeats the writes that the last flush does not cover.
+    fn connect_and_repeat(&self) -> io::Result<Vec<Channel<Stream>>> {
+        let (_, channels) = connect(&self.address, &self.options, Some(&self.export))?;
+        let repeats = self.unflushed.lock().repeats();
+        let mut ended = Vec::new();
+        for repeat in repeats {
+            let (command, offset, len, data) = match &repeat {
+                Repeat::Bytes(offset, data) => {
+                    (Command::Write, *offset, to_u64(data.len()), &data[..])
+                }
+                Repeat::Zeros(range) => {
+                    (Command::WriteZeroes, range.start, range.end - range.start, &[][..])
+                }
+            };
+            let request = Request::new(command, offset, must_fit(len));
+            let lost = || io::Error::new(io::ErrorKind::ConnectionAborted, "lost again");
+            let first = channels.first().ok_or_else(lost)?;
+            match send(first, &request, data, &mut ended) {
+                Some(done) => drop(done?),
+                None => return Err(first.lost().unwrap_or_else(lost)),
+            }
+        }
+        Ok(channels)
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.present().channels.iter().for_each(Channel::disconnect);
+    }
+}
+
+/// Sends one request and waits; `None` if the connection is lost.
+fn send(
+    channel: &Channel<Stream>,
+    request: &Request,
+    data: &[u8],
+    ended: &mut Vec<(u64, Outcome)>,
+) -> Option<io::Result<Reply>> {
+    let client = Client::new();
+    channel.submit(&client, request, data).ok()?;
+    ended.clear();
+    channel.wait(&client, ended);
+    let (_, outcome) = ended.pop()?;
+    outcome.into_result(channel)
+}
+
+impl Outcome {
+    /// The result of the request; `None` if it must be sent over a new connection.
+    pub(super) fn into_result<S: Socket>(self, channel: &Channel<S>) -> Option<io::Result<Reply>> {
+        match self {
+            Self::Done(reply) => Some(Ok(reply)),
+            Self::Failed(wire::SHUTTING_DOWN) => {
+                let text = "the server is shutting down";
+                channel.lose(&io::Error::new(io::ErrorKind::ConnectionAborted, text));
+                None
+            }
+            Self::Failed(code) => Some(Err(io::Error::from_raw_os_error(wire::errno(code)))),
+            Self::Lost => None,
+        }
+    }
+}
+
+/// Connects as often as the server and the options allow. The export must be the `expected` one.
+fn connect(
+    address: &NbdAddress,
+    options: &NbdOptions,
+    expected: Option<&Export>,
+) -> io::Result<(Export, Vec<Channel<Stream>>)> {
+    let one = || {
+        let stream = Stream::connect(&address.server, options.timeout)?;
+        let export = negotiate(&stream, address.export(), options.timeout)?;
+        let channel = Channel::new(stream, options.timeout, export.structured);
+        Ok::<_, io::Error>((export, channel))
+    };
+    let (export, first) = one()?;
+    if expected.is_some_and(|expected| *expected != export) {
+        return Err(violation("the export has another size or other flags than before"));
+    }
+    let most = if export.has(transmission::CAN_MULTI_CONN) { options.connections } else { 1 };
+    let mut channels = vec![first];
+    while channels.len() < most {
+        // A server may limit connections.
+        let Ok((other, channel)) = one() else { break };
+        if other != export {
+            return Err(violation("connections show different exports"));
+        }
+        channels.push(channel);
+    }
+    Ok((export, channels))
+}

@@ -1,0 +1,353 @@
+//! A network block device: an export of an NBD server.
+//!
+//! | module | what |
+//! |---|---|
+//! | `url` | addresses of exports |
+//! | `wire` | numbers and headers of the protocol |
+//! | `stream` | sockets |
+//! | `negotiate` | the handshake |
+//! | `channel` | one connection with requests of many threads in flight |
+//! | `connections` | all connections of a device; they are made again when they are lost |
+//! | `unflushed` | the writes that new connections repeat |
+//! | `queue` | asynchronous transfers |
+//!
+//! The device has no thread of its own: the threads that wait for replies read them.
+//!
+//! A server's block size may be larger than a sector. A write of a part of a block then reads the
+//! block and writes all of it. It excludes other writes, with the lock `[partial]` (rank 876).
+
+mod channel;
+#[cfg(all(test, feature = "model-shuttle"))]
+mod channel_models;
+mod connections;
+mod negotiate;
+mod options;
+mod queue;
+mod stream;
+mod unflushed;
+mod url;
+mod wire;
+
+pub use options::NbdOptions;
+pub use url::NbdAddress;
+
+use crate::queue::DeviceQueue;
+use crate::{BlockDevice, range};
+use connections::{Connections, MOST_ATTEMPTS};
+use negotiate::violation;
+use nextent_num::{must_fit, to_u64, to_usize};
+use nextent_sync::{LockClass, RwLock};
+use queue::NbdQueue;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use wire::{Command, Request, transmission};
+
+static PARTIAL: LockClass = LockClass::new("device.nbd-partial", 876);
+
+/// The longest request without data, in bytes.
+const LONGEST_RANGE: u64 = 1 << 30;
+/// Bytes of unflushed writes after which the device flushes by itself.
+const MOST_UNFLUSHED: usize = 64 << 20;
+
+/// An export of an NBD server.
+///
+/// A flush makes writes stable as the server's flush does, over all connections. Another client
+/// that writes to the export at the same time is not noticed.
+///
+/// # Examples
+///
+/// ```no_run
+/// use nextent_device::{BlockDevice, NbdAddress, NbdDevice, NbdOptions};
+///
+/// let address = NbdAddress::parse("nbd+unix:///?socket=/run/nbd.sock").expect("an address");
+/// let device = NbdDevice::open(&address, &NbdOptions::new())?;
+/// let mut sector = [0; 512];
+/// device.read_at(0, &mut sector)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct NbdDevice {
+    connections: Connections,
+    read_only: bool,
+    /// Writes are stable when they end, because the server cannot flush.
+    stable_writes: bool,
+    /// [partial] Held shared by writes of whole blocks, exclusively by writes of parts.
+    partial: RwLock<()>,
+}
+
+impl NbdDevice {
+    /// Connects to the server and opens the export.
+    ///
+    /// # Errors
+    /// The server does not answer or refuses, the export is unknown, or the server can make no
+    /// write stable: it offers neither `FLUSH` nor `FUA`, and `options` want to write.
+    pub fn open(address: &NbdAddress, options: &NbdOptions) -> io::Result<Self> {
+        let connections = Connections::open(address, options)?;
+        let export = &connections.export;
+        let read_only = options.read_only || export.has(transmission::READ_ONLY);
+        let stable_writes = !export.has(transmission::SEND_FLUSH);
+        if !read_only && stable_writes && !export.has(transmission::SEND_FUA) {
+            let text = "the NBD server offers neither FLUSH nor FUA, so no write is ever stable";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        Ok(Self { connections, read_only, stable_writes, partial: RwLock::new(&PARTIAL, ()) })
+    }
+
+    /// The block size of the server, in bytes: each request is a multiple of it.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.connections.export.unit
+    }
+
+    fn unit(&self) -> u64 {
+        u64::from(self.connections.export.unit)
+    }
+
+    /// Whether a range consists of whole blocks of the server.
+    fn is_aligned(&self, offset: u64, len: u64) -> bool {
+        offset.is_multiple_of(self.unit()) && len.is_multiple_of(self.unit())
+    }
+
+    /// The smallest range of whole blocks that contains a range.
+    fn widened(&self, offset: u64, len: u64) -> Range<u64> {
+        let start = offset - offset % self.unit();
+        start..(offset + len).next_multiple_of(self.unit())
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        range::check(self.size(), offset, len)
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.read_only { Err(range::read_only()) } else { self.check(offset, len) }
+    }
+
+    /// Divides a range into requests of at most `largest` bytes.
+    fn requests(
+        &self,
+        command: Command,
+        range: Range<u64>,
+        largest: u64,
+    ) -> impl Iterator<Item = Request> + use<> {
+        let stable = self.stable_writes && matches!(command, Command::Write | Command::WriteZeroes);
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let len = (range.end - at).min(largest);
+            let request = Request { stable, ..Request::new(command, at, must_fit(len)) };
+            at += len;
+            (len > 0).then_some(request)
+        })
+    }
+
+    /// The requests that read or write a range.
+    fn transfers(
+        &self,
+        command: Command,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Request> + use<> {
+        self.requests(command, range, u64::from(self.connections.export.largest))
+    }
+
+    /// Reads whole blocks.
+    fn read_blocks(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let range = offset..offset + to_u64(buf.len());
+        for request in self.transfers(Command::Read, range) {
+            let reply = self.connections.perform(&request, &[])?;
+            let at = to_usize(request.offset - offset);
+            buf[at..at + reply.bytes.len()].copy_from_slice(&reply.bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks.
+    fn write_blocks(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let range = offset..offset + to_u64(buf.len());
+        for request in self.transfers(Command::Write, range) {
+            let at = to_usize(request.offset - offset);
+            let data = &buf[at..at + to_usize(request.len)];
+            let record = self.begin_write(request.offset, data)?;
+            let done = self.connections.perform(&request, data).map(drop);
+            self.end_write(record, done.is_ok());
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Whether writes are recorded, so that new connections can repeat them.
+    fn records(&self) -> bool {
+        self.connections.records() && !self.stable_writes
+    }
+
+    /// Records a write before it is sent; its number.
+    fn begin_write(&self, offset: u64, data: &[u8]) -> io::Result<Option<u64>> {
+        if !self.records() {
+            return Ok(None);
+        }
+        let full = self.connections.unflushed.lock().bytes() + data.len() > MOST_UNFLUSHED;
+        if full {
+            self.flush()?;
+        }
+        Ok(Some(self.connections.unflushed.lock().begin_write(offset, data)))
+    }
+
+    fn end_write(&self, record: Option<u64>, succeeded: bool) {
+        if let Some(record) = record {
+            let mut unflushed = self.connections.unflushed.lock();
+            if succeeded { unflushed.end(record) } else { unflushed.fail(record) }
+        }
+    }
+
+    /// Zeroes whole blocks by the server's command for it.
+    fn zero_blocks(&self, range: Range<u64>) -> io::Result<()> {
+        for request in self.requests(Command::WriteZeroes, range, LONGEST_RANGE) {
+            let part = request.offset..request.offset + u64::from(request.len);
+            let record =
+                self.records().then(|| self.connections.unflushed.lock().begin_zeros(part));
+            let done = self.connections.perform(&request, &[]).map(drop);
+            self.end_write(record, done.is_ok());
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range by writes.
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        const CHUNK: u64 = 1 << 20;
+        let zeros = vec![0; to_usize(CHUNK.min(range.end - range.start))];
+        let mut at = range.start;
+        while at < range.end {
+            let len = CHUNK.min(range.end - at);
+            self.write_at(at, &zeros[..to_usize(len)])?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for NbdDevice {
+    fn size(&self) -> u64 {
+        self.connections.export.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let len = to_u64(buf.len());
+        self.check(offset, len)?;
+        if self.is_aligned(offset, len) {
+            return self.read_blocks(offset, buf);
+        }
+        let wide = self.widened(offset, len);
+        let mut blocks = vec![0; to_usize(wide.end - wide.start)];
+        self.read_blocks(wide.start, &mut blocks)?;
+        let at = to_usize(offset - wide.start);
+        buf.copy_from_slice(&blocks[at..at + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let len = to_u64(buf.len());
+        self.check_write(offset, len)?;
+        if self.is_aligned(offset, len) {
+            let _whole = (self.unit() > 1).then(|| self.partial.read());
+            return self.write_blocks(offset, buf);
+        }
+        let _exclusive = self.partial.write();
+        let wide = self.widened(offset, len);
+        let mut blocks = vec![0; to_usize(wide.end - wide.start)];
+        self.read_blocks(wide.start, &mut blocks)?;
+        let at = to_usize(offset - wide.start);
+        blocks[at..at + buf.len()].copy_from_slice(buf);
+        self.write_blocks(wide.start, &blocks)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        match bufs {
+            [one] => self.write_at(offset, one),
+            _ => {
+                let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+                self.write_at(offset, &all)
+            }
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.read_only || self.stable_writes {
+            return Ok(());
+        }
+        let mark = self.records().then(|| self.connections.unflushed.lock().mark());
+        self.connections.perform(&Request::new(Command::Flush, 0, 0), &[])?;
+        if let Some(mark) = mark {
+            self.connections.unflushed.lock().flushed(&mark);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_write(offset, len)?;
+        if !self.connections.export.has(transmission::SEND_TRIM) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // Parts of blocks stay.
+        let start = offset.next_multiple_of(self.unit());
+        let end = (offset + len) - (offset + len) % self.unit();
+        let _whole = (self.unit() > 1).then(|| self.partial.read());
+        for request in self.requests(Command::Trim, start..end.max(start), LONGEST_RANGE) {
+            self.connections.perform(&request, &[])?;
+            if self.records() {
+                let range = request.offset..request.offset + u64::from(request.len);
+                self.connections.unflushed.lock().forget(range);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_write(offset, len)?;
+        let end = offset + len;
+        let first = offset.next_multiple_of(self.unit()).min(end);
+        let last = (end - end % self.unit()).max(first);
+        if !self.connections.export.has(transmission::SEND_WRITE_ZEROES) {
+            return self.write_zeros(offset..end);
+        }
+        self.write_zeros(offset..first)?;
+        {
+            let _whole = (self.unit() > 1).then(|| self.partial.read());
+            self.zero_blocks(first..last)?;
+        }
+        self.write_zeros(last..end)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        let size = self.size();
+        if offset >= size {
+            return Ok(None);
+        }
+        if self.connections.export.allocation.is_none() {
+            return Ok(Some(offset..size));
+        }
+        let mut at = offset - offset % self.unit();
+        while at < size {
+            let len = LONGEST_RANGE.min(size - at);
+            let request = Request::new(Command::BlockStatus, at, must_fit(len));
+            let reply = self.connections.perform(&request, &[])?;
+            let before = at;
+            for (len, flags) in reply.ranges {
+                let end = (at + u64::from(len)).min(size);
+                if flags & wire::READS_ZEROS == 0 && end > offset {
+                    return Ok(Some(at.max(offset)..end));
+                }
+                at = end;
+            }
+            if at == before {
+                return Err(violation("a block status without a range"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        Box::new(NbdQueue::new(self, depth))
+    }
+}

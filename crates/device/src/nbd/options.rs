@@ -1,0 +1,72 @@
+//! Options of an NBD device.
+
+use nextent_sync::{Duration, available_cores};
+
+/// How to use an NBD export.
+///
+/// # Examples
+///
+/// ```
+/// use nextent_device::NbdOptions;
+/// use std::time::Duration;
+///
+/// let options = NbdOptions::new().reconnect(Duration::from_secs(60));
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct NbdOptions {
+    pub(super) read_only: bool,
+    pub(super) reconnect: Duration,
+    pub(super) timeout: Duration,
+    pub(super) connections: usize,
+}
+
+impl Default for NbdOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NbdOptions {
+    /// Reads and writes, without connecting again, with a timeout of one minute.
+    #[must_use]
+    pub fn new() -> Self {
+        /// More connections than this do not help.
+        const MOST: usize = 16;
+        Self {
+            read_only: false,
+            reconnect: Duration::ZERO,
+            timeout: Duration::from_secs(60),
+            connections: available_cores().clamp(1, MOST),
+        }
+    }
+
+    /// Refuses writes if `yes`.
+    #[must_use]
+    pub fn read_only(self, yes: bool) -> Self {
+        Self { read_only: yes, ..self }
+    }
+
+    /// For how long a lost connection is made again and again. Zero, the default: not at all. Then
+    /// all requests fail once the connection is lost.
+    ///
+    /// A device that connects again keeps a copy of the writes since the last flush, at most 64
+    /// MiB, and repeats them.
+    #[must_use]
+    pub fn reconnect(self, time: Duration) -> Self {
+        Self { reconnect: time, ..self }
+    }
+
+    /// After which time without progress of the server the connection counts as lost. At least one
+    /// second.
+    #[must_use]
+    pub fn timeout(self, time: Duration) -> Self {
+        Self { timeout: time.max(Duration::from_secs(1)), ..self }
+    }
+
+    /// The most connections, if the server supports several at once; by default one for each core.
+    #[must_use]
+    pub fn connections(self, most: usize) -> Self {
+        Self { connections: most.max(1), ..self }
+    }
+}

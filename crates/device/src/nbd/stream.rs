@@ -1,0 +1,168 @@
+//! A socket to a server, without blocking calls: a thread waits with poll(2), with a limit.
+
+use super::url::ServerAddress;
+use nextent_sync::{Duration, Instant, now};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+/// A connected socket.
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ready {
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
+
+impl Stream {
+    /// Connects, within `limit`.
+    pub(super) fn connect(server: &ServerAddress, limit: Duration) -> io::Result<Self> {
+        let stream = match server {
+            ServerAddress::Unix(path) => Self::Unix(UnixStream::connect(path)?),
+            ServerAddress::Tcp { host, port } => Self::Tcp(connect_tcp(host, *port, limit)?),
+        };
+        match &stream {
+            Self::Unix(socket) => socket.set_nonblocking(true)?,
+            Self::Tcp(socket) => {
+                socket.set_nonblocking(true)?;
+                socket.set_nodelay(true)?;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Waits until the socket can be read or written as `wanted`, at most `limit`.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub(super) fn wait(&self, wanted: Ready, limit: Duration) -> io::Result<Ready> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, wanted.read);
+        flags.set(PollFlags::OUT, wanted.write);
+        let end = now() + limit;
+        loop {
+            let mut polled = [PollFd::from_borrowed_fd(self.fd(), flags)];
+            match poll(&mut polled, Some(&until(end))) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Err(timed_out(limit)),
+                Ok(_) => {
+                    let found = polled[0].revents();
+                    // An error or a hang-up is reported by the next read or write.
+                    let ended = found.intersects(PollFlags::ERR | PollFlags::HUP);
+                    return Ok(Ready {
+                        read: ended || found.contains(PollFlags::IN),
+                        write: ended || found.contains(PollFlags::OUT),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reads what there is, or nothing if the call would block.
+    pub(super) fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let done = match self {
+            Self::Unix(socket) => (&mut &*socket).read(buf),
+            Self::Tcp(socket) => (&mut &*socket).read(buf),
+        };
+        match done {
+            Ok(0) if !buf.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            done => unless_blocked(done),
+        }
+    }
+
+    /// Writes what fits, or nothing if the call would block.
+    pub(super) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        unless_blocked(match self {
+            Self::Unix(socket) => (&mut &*socket).write_vectored(bufs),
+            Self::Tcp(socket) => (&mut &*socket).write_vectored(bufs),
+        })
+    }
+
+    /// Ends the connection: all reads and writes fail from now on.
+    pub(super) fn shutdown(&self) {
+        let _ = match self {
+            Self::Unix(socket) => socket.shutdown(Shutdown::Both),
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        };
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Tries each address of the host.
+fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, limit) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn until(end: Instant) -> Timespec {
+    let left = end.saturating_duration_since(now());
+    // Rounded up, so that a wait does not end early and poll again and again.
+    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec: seconds, tv_nsec: i64::from(left.subsec_nanos()) }
+}
+
+fn timed_out(limit: Duration) -> io::Error {
+    let text = format!("the server did not answer for {limit:?}");
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+fn unless_blocked<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads and writes whole messages, for the handshake.
+pub(super) struct Messages<'s> {
+    pub(super) stream: &'s Stream,
+    pub(super) limit: Duration,
+}
+
+impl Messages<'_> {
+    pub(super) fn read_exact(&self, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match self.stream.try_read(buf)? {
+                Some(count) => buf = &mut buf[count..],
+                None => {
+                    self.stream.wait(Ready { read: true, write: false }, self.limit)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.try_write(&[IoSlice::new(bytes)])? {
+                Some(count) => bytes = &bytes[count..],
+                None => {
+                    self.stream.wait(Ready { read: false, write: true }, self.limit)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,10 +1,11 @@
 //! Compares this program with a peer on the same work, in alternating rounds, so that drift affects
 //! both. Prints the medians, their ratio and the goal.
 //!
-//! `cargo xtask bench [ROUNDS]`, and `bench mount [ROUNDS]` for the mount, see [`mount`]. A missing
-//! peer skips its pair. Files are made under `TMPDIR`; with a directory in memory the host's disk
-//! does not matter.
+//! `cargo xtask bench [ROUNDS]`, `bench mount [ROUNDS]` for the mount, see [`mount`], and `bench
+//! image [ROUNDS]` for building images, see [`image`]. A missing peer skips its pair. Files are
+//! made under `TMPDIR`; with a directory in memory the host's disk does not matter.
 
+mod image;
 mod measure;
 mod mount;
 mod pairs;
@@ -32,28 +33,29 @@ enum Verdict {
     Ratio(f64, f64),
     /// A limit for this program's figure.
     Limit(f64),
+    /// This program's figure as a multiple of the peer's, without a goal.
+    Multiple(f64),
+    /// No goal.
+    Figure,
 }
+
+/// A measurement of one row.
+type Pair<B> = fn(&B) -> Result<Row, String>;
 
 /// Runs all pairs.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if args.first().is_some_and(|word| word == "mount") {
         return mount::run(&args[1..]);
     }
-    let rounds = match args.first() {
-        None => ROUNDS,
-        Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [mount] [ROUNDS]")?,
-    };
+    if args.first().is_some_and(|word| word == "image") {
+        return image::run(&args[1..]);
+    }
+    let rounds = rounds_of(args, "usage: cargo xtask bench [mount | image] [ROUNDS]")?;
     build()?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;
     let bench = pairs::Bench::new(dir.path(), rounds)?;
-    let header = format!(
-        "{:<40} {:>12} {:>12} {:>6} {:>9}  goal",
-        "pair, medians", "ours", "peer", "unit", "ratio"
-    );
-    println!("{header}");
-    let mut missed = 0;
-    for pair in [
+    let pairs: [Pair<pairs::Bench>; 7] = [
         pairs::Bench::fill,
         pairs::Bench::read_out,
         pairs::Bench::read_out_cold,
@@ -61,14 +63,35 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         pairs::Bench::open_memory,
         pairs::Bench::fallocate,
         pairs::Bench::two_threads,
-    ] {
-        match pair(&bench) {
+    ];
+    print_table(&bench, &pairs, rounds);
+    Ok(())
+}
+
+/// The number of rounds that the arguments ask for.
+fn rounds_of(args: &[String], usage: &'static str) -> Result<usize, String> {
+    match args {
+        [] => Ok(ROUNDS),
+        [text] => text.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(|| usage.into()),
+        _ => Err(usage.into()),
+    }
+}
+
+/// Measures and prints rows.
+fn print_table<B>(bench: &B, pairs: &[Pair<B>], rounds: usize) {
+    let header = format!(
+        "{:<48} {:>12} {:>12} {:>6} {:>9}  goal",
+        "pair, medians", "ours", "peer", "unit", "ratio"
+    );
+    println!("{header}");
+    let mut missed = 0;
+    for pair in pairs {
+        match pair(bench) {
             Ok(row) => missed += usize::from(!print(&row)),
             Err(text) => println!("{text}"),
         }
     }
     println!("{rounds} rounds each; goals missed: {missed}");
-    Ok(())
 }
 
 fn build() -> Result<(), String> {
@@ -84,13 +107,17 @@ fn build() -> Result<(), String> {
 fn print(row: &Row) -> bool {
     let peer = row.peer.map_or("-".into(), |peer| format!("{peer:.3}"));
     let (ratio, goal, met) = match row.verdict {
-        Verdict::Ratio(ratio, goal) => (format!("{ratio:.2}x"), format!("{goal}x"), ratio >= goal),
-        Verdict::Limit(limit) => ("-".into(), format!("at most {limit}"), row.ours <= limit),
+        Verdict::Ratio(ratio, goal) => {
+            (format!("{ratio:.2}x"), format!("{goal}x"), Some(ratio >= goal))
+        }
+        Verdict::Limit(limit) => ("-".into(), format!("at most {limit}"), Some(row.ours <= limit)),
+        Verdict::Multiple(multiple) => (format!("{multiple:.2}:1"), "-".into(), None),
+        Verdict::Figure => ("-".into(), "-".into(), None),
     };
-    let word = if met { "met" } else { "MISSED" };
+    let word = met.map_or("", |met| if met { "met" } else { "MISSED" });
     let (name, ours, unit) = (row.name, row.ours, row.unit);
-    println!("{name:<40} {ours:>12.3} {peer:>12} {unit:>6} {ratio:>9}  {goal} {word}");
-    met
+    println!("{name:<48} {ours:>12.3} {peer:>12} {unit:>6} {ratio:>9}  {goal} {word}");
+    met.unwrap_or(true)
 }
 
 /// The directory of the release build.

@@ -32,7 +32,7 @@ impl Bench {
     }
 
     fn nextent(&self, args: &[&str]) -> Command {
-        command(&shipped().join("nextent").display().to_string(), args)
+        nextent(args)
     }
 
     fn lab(&self, args: &[&str]) -> Command {
@@ -183,30 +183,40 @@ impl Bench {
     }
 }
 
+/// The release build of the command.
+pub(super) fn nextent(args: &[&str]) -> Command {
+    command(&shipped().join("nextent").display().to_string(), args)
+}
+
 fn number(text: &str) -> Value {
     text.parse::<u64>().map_or(Value::Null, Value::from)
 }
 
 /// A row of two times, of which the shorter is better.
-fn faster(name: &'static str, (ours, peer): (f64, f64), unit: &'static str, goal: f64) -> Row {
+pub(super) fn faster(
+    name: &'static str,
+    (ours, peer): (f64, f64),
+    unit: &'static str,
+    goal: f64,
+) -> Row {
     Row { name, ours, peer: Some(peer), unit, verdict: Verdict::Ratio(peer / ours, goal) }
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn need(tool: &str) -> Result<(), String> {
+pub(super) fn need(tool: &str) -> Result<(), String> {
     if has(tool) { Ok(()) } else { Err(format!("skipped: no {tool}")) }
 }
 
 /// A loop mount, until dropped.
-struct Mount {
-    point: PathBuf,
+pub(super) struct Mount {
+    pub(super) point: PathBuf,
 }
 
 impl Mount {
-    fn new(image: &Path, point: &Path, access: &str) -> Result<Self, String> {
+    pub(super) fn new(image: &Path, point: &Path, access: &str) -> Result<Self, String> {
         if !is_root() || !Path::new("/dev/loop-control").exists() {
             return Err("skipped: no root or loop devices for the kernel's mount".into());
         }
@@ -224,7 +234,7 @@ impl Drop for Mount {
 }
 
 /// 50,000 files of 0 to 8 KiB in 500 directories.
-fn make_tree(root: &Path) -> std::io::Result<()> {
+pub(super) fn make_tree(root: &Path) -> std::io::Result<()> {
     let bytes: Vec<u8> =
         (0..16_384u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for dir in 0..FILES / 100 {

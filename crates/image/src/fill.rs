@@ -13,12 +13,19 @@ use super::untar::Extractable;
 use super::{Result, Sink};
 use nextent::inodes::{FillRun, InodeNo, Inodes};
 use nextent::{Cred, Error};
+use nextent_sync::atomic::{AtomicU32, Ordering};
 use std::ops::Range;
+
+/// New inodes after which a commit is made: a changed inode stays in memory until then. By number
+/// and not by time, so that equal streams make equal images.
+const COMMIT: u32 = 1 << 14;
 
 /// The directories of a new image.
 pub struct FillSink<'v> {
     volume: &'v Inodes,
     cred: Cred,
+    /// Inodes that were made.
+    made: AtomicU32,
     /// Data is not written.
     measures: bool,
 }
@@ -34,12 +41,18 @@ pub struct FillFile {
 impl<'v> FillSink<'v> {
     /// The directories of `volume`, which was opened for filling.
     pub fn new(volume: &'v Inodes) -> Self {
-        Self { volume, cred: Cred::root(), measures: false }
+        Self { volume, cred: Cred::root(), made: AtomicU32::new(0), measures: false }
     }
 
     /// The same, without the data of files.
     pub fn measuring(volume: &'v Inodes) -> Self {
         Self { measures: true, ..Self::new(volume) }
+    }
+
+    /// Counts a new inode. Relaxed: one thread makes inodes.
+    fn count(&self) -> Result<()> {
+        let made = self.made.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        if made.is_multiple_of(COMMIT) { Ok(self.volume.sync()?) } else { Ok(()) }
     }
 }
 
@@ -55,6 +68,7 @@ impl Sink for FillSink<'_> {
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
         // Set-group-id is set at the end, as by GNU tar, so that a directory without an entry that
         // is made in it meanwhile does not inherit it.
+        self.count()?;
         make_dir(self.volume, &self.cred, (parent.0, name), meta.mode & 0o777, |_| false)
     }
 
@@ -76,6 +90,7 @@ impl Sink for FillSink<'_> {
         meta: &Meta,
         data: &[Range<u64>],
     ) -> Result<Created<FillFile, InodeNo>> {
+        self.count()?;
         let set = at_birth(meta);
         let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
         let attributes = set_xattrs(self.volume, &self.cred, ino, meta);
@@ -84,10 +99,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
-        match self.measures {
-            true => Ok(()),
-            false => Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?),
-        }
+        Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?)
     }
 
     fn finish(&self, file: &FillFile, _meta: &Meta) -> Result<()> {
@@ -95,6 +107,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
+        self.count()?;
         let place = (parent.0, name);
         let attr = make_special(self.volume, &self.cred, place, meta, meta.mode)?;
         Ok((attr.ino, apply(self.volume, &self.cred, attr.ino, meta, None)))
@@ -109,6 +122,10 @@ impl Sink for FillSink<'_> {
 impl Extractable for FillSink<'_> {
     fn volume(&self) -> (&Inodes, &Cred) {
         (self.volume, &self.cred)
+    }
+
+    fn drops_contents(&self) -> bool {
+        self.measures
     }
 
     fn removed(&self) -> Result<()> {

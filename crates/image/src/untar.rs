@@ -23,9 +23,13 @@ use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::ops::Range;
 
-/// The most pieces of contents that wait for a worker, which bounds memory to as many buffers.
-const WAITING: usize = 48;
+/// The most batches of contents that wait for a worker, which bounds memory to as many buffers.
+const WAITING: usize = 16;
+/// Bytes from which on a batch is passed to a worker: waking a worker costs more than writing a
+/// small file.
+const BATCH: usize = 256 << 10;
 /// The most bytes of cached paths.
 const KNOWN_MAX: usize = 16 << 20;
 /// The longest prefix of a path that is cached.
@@ -38,6 +42,11 @@ const SHOWN_MAX: usize = 256;
 pub trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
     /// The volume, and the user who changes it.
     fn volume(&self) -> (&Inodes, &Cred);
+
+    /// Whether contents are dropped, so that they need not be read.
+    fn drops_contents(&self) -> bool {
+        false
+    }
 
     /// Names were removed; their blocks are to be used again.
     fn removed(&self) -> Result<()> {
@@ -73,10 +82,23 @@ struct File<T: Sink> {
     failed: AtomicBool,
 }
 
+/// Contents of a file at `offset` that lie in the bytes of a batch.
 struct UnpackPiece<T: Sink> {
     file: Arc<File<T>>,
     offset: u64,
+    range: Range<usize>,
+}
+
+/// Contents of several files, in the order of the stream; at most [`BUFFER`] bytes.
+struct UnpackBatch<T: Sink> {
+    pieces: Vec<UnpackPiece<T>>,
     bytes: Vec<u8>,
+}
+
+impl<T: Sink> Default for UnpackBatch<T> {
+    fn default() -> Self {
+        Self { pieces: Vec::new(), bytes: Vec::new() }
+    }
 }
 
 /// The attributes of a directory, to be set at the end.
@@ -90,7 +112,9 @@ struct Due {
 
 struct Reader<'a, T: Extractable> {
     unpacking: &'a Unpacking<'a, T>,
-    queue: &'a Queue<UnpackPiece<T>>,
+    queue: &'a Queue<UnpackBatch<T>>,
+    /// Contents that were not passed to a worker yet.
+    batch: UnpackBatch<T>,
     stream: Entries<'a>,
     /// A cache of paths, also through links; emptied when a directory or a link is removed.
     dirs: HashMap<Vec<u8>, ImageDir>,
@@ -127,6 +151,7 @@ pub fn unpack<T: Extractable>(
         let mut reader = Reader {
             unpacking,
             queue: &queue,
+            batch: UnpackBatch::default(),
             stream: Entries::new(&mut input),
             dirs: HashMap::new(),
             known: 0,
@@ -137,22 +162,25 @@ pub fn unpack<T: Extractable>(
             top,
         };
         let done = reader.run();
-        queue.drain();
+        reader.drain();
         let root = reader.finish_root();
         reader.finish_dirs();
         done.and(root)
     })
 }
 
-fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<UnpackPiece<T>>) {
-    while let Some(UnpackPiece { file, offset, bytes }) = queue.oldest() {
+fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<UnpackBatch<T>>) {
+    while let Some(UnpackBatch { pieces, bytes }) = queue.oldest() {
         let _ending = queue.ending();
-        if !unpacking.report.stopped() {
-            let done = unpacking.sink.write(&file.to, offset, &bytes);
-            report_result(unpacking, &file, done);
-            unpacking.report.bytes(to_u64(bytes.len()));
+        for UnpackPiece { file, offset, range } in pieces {
+            if !unpacking.report.stopped() {
+                let bytes = &bytes[range];
+                let done = unpacking.sink.write(&file.to, offset, bytes);
+                report_result(unpacking, &file, done);
+                unpacking.report.bytes(to_u64(bytes.len()));
+            }
+            finish(unpacking, &file);
         }
-        finish(unpacking, &file);
     }
 }
 
@@ -326,7 +354,7 @@ impl<T: Extractable> Reader<'_, T> {
                 sorted(volume, dir.0)?.into_iter().map(|entry| entry.name).collect()
             }
         };
-        self.queue.drain();
+        self.drain();
         let mut removed = false;
         for name in gone {
             let made = self.made.as_ref().is_some_and(|made| made.has(dir.0, &name));
@@ -381,7 +409,7 @@ impl<T: Extractable> Reader<'_, T> {
         if link_to == Some(old.ino) || for_dir && old.kind == FileType::Directory {
             return Ok(Room::Same);
         }
-        self.queue.drain();
+        self.drain();
         if self.made.is_some() && old.kind == FileType::Directory {
             self.remove_tree(*dir, name)?;
         } else {
@@ -419,23 +447,51 @@ impl<T: Extractable> Reader<'_, T> {
         let to = self.unpacking.sink.create(dir, name, &meta, &data)?.file;
         let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
         let file = Arc::new(File { to, meta, path, pending, failed });
+        if self.unpacking.sink.drops_contents() {
+            finish(self.unpacking, &file);
+            return Ok(());
+        }
         let pieces = data.into_iter().flat_map(|range| parts(range, PART)).flat_map(|part| {
             let starts = (part.start..part.end).step_by(BUFFER);
             starts.map(move |start| start..(start + to_u64(BUFFER)).min(part.end))
         });
         for piece in pieces {
-            let mut bytes = vec![0; to_usize(piece.end - piece.start)];
-            if let Err(trouble) = self.stream.exactly(&mut bytes) {
+            let len = to_usize(piece.end - piece.start);
+            if self.batch.bytes.len() + len > BUFFER {
+                self.pass_on();
+            }
+            let batch = &mut self.batch;
+            let start = batch.bytes.len();
+            batch.bytes.resize(start + len, 0);
+            if let Err(trouble) = self.stream.exactly(&mut batch.bytes[start..]) {
+                batch.bytes.truncate(start);
                 *left = 0;
                 return Err(trouble);
             }
-            *left -= to_u64(bytes.len());
+            *left -= to_u64(len);
             file.pending.fetch_add(1, Ordering::Relaxed);
-            let job = UnpackPiece { file: Arc::clone(&file), offset: piece.start, bytes };
-            self.queue.push_within(job, WAITING);
+            let (file, range) = (Arc::clone(&file), start..start + len);
+            batch.pieces.push(UnpackPiece { file, offset: piece.start, range });
+            if batch.bytes.len() >= BATCH {
+                self.pass_on();
+            }
         }
         finish(self.unpacking, &file);
         Ok(())
+    }
+
+    /// Passes the batch to a worker.
+    fn pass_on(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if !batch.pieces.is_empty() {
+            self.queue.push_within(batch, WAITING);
+        }
+    }
+
+    /// Waits until all contents so far are written.
+    fn drain(&mut self) {
+        self.pass_on();
+        self.queue.drain();
     }
 
     /// The directory at `path`, made with its parents if necessary. Links to directories are

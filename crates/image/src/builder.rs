@@ -96,8 +96,10 @@ impl<'a> ImageBuilder<'a> {
     /// whatever [`MkfsOptions::size`] says. An existing file gets that size; a block device is
     /// refused.
     ///
-    /// The contents are measured before they are copied: a directory is walked twice, without
-    /// reading files the first time, and a tar file is read twice. Any other tar stream is kept
+    /// The contents are measured before they are copied. The first walk over a directory reads
+    /// attributes and no contents. The second walk reads a directory again if it has changed since,
+    /// or changed less than three seconds before; files of other directories get the attributes and
+    /// the length that they had first. A tar file is read twice. Any other tar stream is kept
     /// meanwhile in a file without a name in the image's directory.
     ///
     /// ```

@@ -5,8 +5,8 @@ use super::oci::Blob;
 use super::scratch::ScratchDevice;
 use super::tape::Tape;
 use super::transfer::{
-    FillSink, HostNode, HostSource, ImageDir, Packing, Report, Unpacking, host_id, measure, pack,
-    plan, unpack,
+    FillSink, HostNode, HostSource, ImageDir, KeptListings, Packing, Report, Unpacking, host_id,
+    measure, pack, plan, unpack,
 };
 use super::{BuildError, EntryError};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
@@ -26,7 +26,8 @@ const BUFFER: usize = 1 << 20;
 pub struct Contents<'a>(From<'a>);
 
 enum From<'a> {
-    Directory(PathBuf),
+    /// A directory, and its listings once it was measured.
+    Directory(PathBuf, KeptListings),
     /// Streams that are unpacked one after the other.
     Streams {
         streams: Vec<Stream<'a>>,
@@ -46,7 +47,8 @@ impl<'a> Contents<'a> {
         let path = path.as_ref();
         let at = |source| BuildError::Contents { path: path.to_owned(), source };
         if std::fs::metadata(path).map_err(at)?.is_dir() {
-            return Ok(Self(From::Directory(std::fs::canonicalize(path).map_err(at)?)));
+            let path = std::fs::canonicalize(path).map_err(at)?;
+            return Ok(Self(From::Directory(path, KeptListings::default())));
         }
         let tape = File::open(path).and_then(Tape::file).map_err(at)?;
         Ok(Self::streams(Stream::Tar { tape, name: crate::escape::path(path) }))
@@ -89,7 +91,7 @@ impl<'a> Contents<'a> {
     /// ```
     pub fn layers(layers: impl IntoIterator<Item = Self>) -> Self {
         let streams = layers.into_iter().flat_map(|contents| match contents.0 {
-            From::Directory(path) => vec![Stream::Directory(path)],
+            From::Directory(path, _) => vec![Stream::Directory(path)],
             From::Streams { streams, .. } => streams,
         });
         Self(From::Streams { streams: streams.collect(), layers: true })
@@ -114,13 +116,13 @@ impl<'a> Contents<'a> {
 impl Contents<'_> {
     /// Whether it is a directory of the host.
     pub(super) fn is_directory(&self) -> bool {
-        matches!(self.0, From::Directory(_))
+        matches!(self.0, From::Directory(..))
     }
 
     /// Its name for messages.
     pub(super) fn name(&self) -> String {
         match &self.0 {
-            From::Directory(path) => crate::escape::path(path),
+            From::Directory(path, _) => crate::escape::path(path),
             From::Streams { streams, .. } => {
                 streams.iter().map(Stream::name).collect::<Vec<_>>().join(", ")
             }
@@ -131,7 +133,7 @@ impl Contents<'_> {
 impl fmt::Debug for Contents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            From::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            From::Directory(path, _) => f.debug_tuple("Directory").field(path).finish(),
             From::Streams { .. } => f.debug_tuple("Streams").field(&self.name()).finish(),
         }
     }
@@ -217,7 +219,10 @@ impl Filler<'_> {
         report: &Report<'_>,
     ) -> Result<(), BuildError> {
         match &mut contents.0 {
-            From::Directory(dir) => self.directory((plan, device, image), dir, report),
+            From::Directory(dir, kept) => {
+                let kept = std::mem::take(kept);
+                self.directory((plan, device, image), (dir, kept), report)
+            }
             From::Streams { streams, layers } => {
                 plan.write(&**device)?;
                 let device: Arc<dyn BlockDevice> = Arc::<FileDevice>::clone(device);
@@ -237,12 +242,13 @@ impl Filler<'_> {
         report: &Report<'_>,
     ) -> Result<Needs, BuildError> {
         match &mut contents.0 {
-            From::Directory(dir) => {
+            From::Directory(dir, kept) => {
                 let filling = Filling::measuring(options, blocks)?;
                 let source = Self::source(image);
                 let dir = (&source, dir.clone());
                 let how = (self.threads, self.skip_unreadable);
-                let mut needs = measure(dir, filling, report, how, &self.adjuster);
+                let mut needs;
+                (needs, *kept) = measure(dir, filling, report, how, &self.adjuster);
                 if let Some(attributes) = self.adjuster.attributes {
                     let (blocks, inodes) = attributes.most_added();
                     (needs.blocks, needs.inodes) = (needs.blocks + blocks, needs.inodes + inodes);
@@ -276,13 +282,13 @@ impl Filler<'_> {
     fn directory(
         &self,
         (new, device, image): (Plan, &Arc<FileDevice>, &Path),
-        dir: &Path,
+        (dir, kept): (&Path, KeptListings),
         report: &Report<'_>,
     ) -> Result<(), BuildError> {
         let source = Self::source(image);
         let filling = Filling::new(new, &**device)?;
         let how = (self.threads, self.one_writer, self.skip_unreadable);
-        match plan((&source, dir.to_owned()), filling, report, how, &self.adjuster) {
+        match plan((&source, dir.to_owned(), kept), filling, report, how, &self.adjuster) {
             // The error that stopped it was reported.
             Err(_) if report.stopped() => Ok(()),
             done => {

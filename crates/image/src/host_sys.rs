@@ -7,9 +7,9 @@ use rustix::fs::{FileType, Gid, OFlags, Timestamps, Uid};
 use std::os::fd::BorrowedFd;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{create_special, own_descriptors, read_directory, set_place_times};
+pub(super) use linux::*;
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{create_special, own_descriptors, read_directory, set_place_times};
+pub(super) use other::*;
 
 /// The flags that open a place without access to its contents.
 #[cfg(target_os = "linux")]
@@ -36,6 +36,7 @@ pub(super) fn set_place_owner(fd: BorrowedFd<'_>, uid: Uid, gid: Gid) -> rustix:
 mod linux {
     use super::*;
     use rustix::fs::{AtFlags, Mode, RawDir, mknodat, utimensat};
+    use std::cell::Cell;
     use std::ffi::OsStr;
 
     /// Bytes of entries that one call returns.
@@ -81,6 +82,22 @@ mod linux {
     pub(in super::super) fn own_descriptors() {
         let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
     }
+
+    thread_local! {
+        static OWN_DIRECTORY: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Gives the calling thread a working directory of its own, for [`work_in`]. The thread must
+    /// not use relative paths afterwards.
+    pub(in super::super) fn own_directory() {
+        OWN_DIRECTORY.set(nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS).is_ok());
+    }
+
+    /// Makes `dir` the working directory of the calling thread, if that has one of its own. Calls
+    /// that take a path and no directory then need only a name.
+    pub(in super::super) fn work_in(dir: BorrowedFd<'_>) -> bool {
+        OWN_DIRECTORY.get() && rustix::process::fchdir(dir).is_ok()
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -119,4 +136,10 @@ mod other {
     }
 
     pub(in super::super) fn own_descriptors() {}
+
+    pub(in super::super) fn own_directory() {}
+
+    pub(in super::super) fn work_in(_: BorrowedFd<'_>) -> bool {
+        false
+    }
 }

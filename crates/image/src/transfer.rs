@@ -42,7 +42,7 @@ pub use crate::host_source::{HostNode, HostSource, id as host_id};
 pub use crate::image_sink::{ImageDir, ImageFile, ImageSink};
 pub use crate::image_source::{ImageNode, ImageSource};
 pub use crate::mktar::{Packing, pack};
-pub use crate::plan::{measure, plan};
+pub use crate::plan::{KeptListings, measure, plan};
 pub use crate::report::Report;
 pub use crate::sink::{Created, Made, Order, Sink};
 pub use crate::source::Source;

@@ -232,6 +232,37 @@ fn a_source_that_grows_gets_a_larger_image() {
     }
 }
 
+/// The sources of this crate are old enough for their listings to be kept from measuring. Those of
+/// a copy are not, and are read again.
+#[test]
+fn kept_listings_make_the_same_image() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (source, copy) = (Path::new(env!("CARGO_MANIFEST_DIR")), scratch.path().join("copy"));
+    let copied = std::process::Command::new("cp").arg("-a").arg(source).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    let build = |source: &Path, image: &str| {
+        let image = scratch.path().join(image);
+        let mut options = MkfsOptions::default();
+        (options.uuid, options.clock) = (Some(Default::default()), Some(1000));
+        options.extended.hash_seed = Some(Default::default());
+        // Labels may depend on the place.
+        ImageBuilder::new(options)
+            .contents(Contents::open(source).unwrap())
+            .xattrs(false)
+            .build(&image, &())
+            .unwrap();
+        image
+    };
+    let (one, other) = (build(source, "one.img"), build(&copy, "other.img"));
+    assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap());
+    let volume = open(&one);
+    let text = volume.read("/tests/builder.rs").unwrap();
+    assert_eq!(text, fs::read(source.join("tests/builder.rs")).unwrap());
+    volume.close().unwrap();
+    drop(volume);
+    need!(e2fs::e2fsck(&one)).assert_clean();
+}
+
 #[test]
 fn a_source_that_grows_for_ever_is_given_up() {
     let scratch = tempfile::tempdir().unwrap();

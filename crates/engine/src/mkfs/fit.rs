@@ -207,7 +207,9 @@ impl Filling<'static> {
     ///
     /// As [`Plan::new`].
     pub fn measuring(options: &MkfsOptions, blocks: u64) -> Result<Self, MkfsError> {
-        Self::new(Plan::measuring(options, blocks)?, &Void)
+        let mut filling = Self::new(Plan::measuring(options, blocks)?, &Void)?;
+        filling.measures = true;
+        Ok(filling)
     }
 }
 

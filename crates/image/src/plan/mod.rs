@@ -8,14 +8,18 @@
 //! [`tasks`] module chooses the next task of each thread.
 //!
 //! If the source changes meanwhile, its files have old or new contents, or zeros after removal.
-//! Their blocks and length are those of the time when their directory was read.
+//! Their blocks and length are those of the time when their directory was read. For an image whose
+//! size follows from the tree, that is when it was measured ([`kept`]), unless the directory has
+//! changed since.
 
 mod contents;
+mod kept;
 mod list;
 mod pool;
 mod tasks;
 
 use self::contents::{Batcher, Job, Large, Name};
+use self::kept::KeptListing;
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
 use self::tasks::{ListingSlot, Task, TaskQueue};
@@ -39,15 +43,20 @@ use std::path::{Path, PathBuf};
 /// that read data is still in the processor's cache when it is written.
 const AHEAD: usize = 2;
 
+pub use self::kept::KeptListings;
+
 /// A directory to list.
 struct List {
     dir: Arc<HostDirRef>,
+    /// Its listing when it was measured.
+    kept: Option<KeptListing>,
     slot: Arc<ListingSlot>,
 }
 
 /// A directory that was made and whose entries were not.
 struct Waiting {
     dir: Arc<HostDirRef>,
+    id: FileId,
     ino: InodeNo,
     /// Its path in the image, if attributes depend on paths.
     inside: Option<Arc<Trail>>,
@@ -67,32 +76,35 @@ struct Works<'a> {
 
 /// Fills a new image with the contents of the directory `top`, and finishes it. `adjust` changes
 /// attributes before use. Failures go to `report`. With `one_writer` no two threads write to the
-/// image at once. With `skip`, entries that this process may not read are left out.
+/// image at once. With `skip`, entries that this process may not read are left out. `kept` is the
+/// result of [`measure`] for the same tree, or empty.
 ///
 /// # Errors
 /// The image could not be finished.
 pub fn plan(
-    from: (&HostSource, PathBuf),
+    from: (&HostSource, PathBuf, KeptListings),
     filling: Filling<'_>,
     report: &Report<'_>,
     (workers, one_writer, skip): (usize, bool, bool),
     adjust: &dyn Adjust,
 ) -> std::result::Result<Plan, Error> {
     let how = How { workers, one_writer, skip, copies: true };
-    add_tree(from, filling, report, how, adjust).finish()
+    add_tree(from, filling, report, how, adjust).0.finish()
 }
 
-/// The blocks and inodes that [`plan`] would fill. No contents of files are read, and nothing is
-/// written to the device of `filling` that matters.
+/// The blocks and inodes that [`plan`] would fill, and listings for it. No contents of files are
+/// read, and nothing is written to the device of `filling` that matters.
 pub fn measure(
-    from: (&HostSource, PathBuf),
+    (source, top): (&HostSource, PathBuf),
     filling: Filling<'_>,
     report: &Report<'_>,
     (workers, skip): (usize, bool),
     adjust: &dyn Adjust,
-) -> Needs {
+) -> (Needs, KeptListings) {
     let how = How { workers, one_writer: false, skip, copies: false };
-    add_tree(from, filling, report, how, adjust).needs()
+    let from = (source, top, KeptListings::default());
+    let (filling, kept) = add_tree(from, filling, report, how, adjust);
+    (filling.needs(), kept)
 }
 
 /// How a tree is added.
@@ -108,37 +120,62 @@ struct How {
 
 /// Adds a tree to `filling`.
 fn add_tree<'d>(
-    (source, top): (&HostSource, PathBuf),
+    (source, top, kept): (&HostSource, PathBuf, KeptListings),
     filling: Filling<'d>,
     report: &Report<'_>,
     how: How,
     adjust: &dyn Adjust,
-) -> Filling<'d> {
+) -> (Filling<'d>, KeptListings) {
     let How { workers, one_writer, skip, copies } = how;
     let bytes = filling.bytes();
     let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
     let lister = Lister { source, pool: copies.then_some(&pool), block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
     let tasks = TaskQueue::new(one_writer);
-    let works = Works { lister, report, bytes, tasks, writing };
+    let works = &Works { lister, report, bytes, tasks, writing };
+    let plan = || {
+        let batcher = Batcher::new(works.bytes.block_size());
+        let (links, waiting, buf) = (HashMap::new(), Vec::new(), Vec::new());
+        let ahead = workers * AHEAD;
+        let mut planner = Planner {
+            works,
+            adjust,
+            filling,
+            copies,
+            batcher,
+            links,
+            waiting,
+            buf,
+            ahead,
+            skip,
+            kept,
+        };
+        planner.run(&top);
+        works.tasks.end();
+        works.run();
+        (planner.filling, planner.kept)
+    };
+    // Other threads of the program may use the working directory of this thread, and a path that
+    // the user gave may be relative.
+    let moves = !copies && top.is_absolute();
     thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| {
                 super::host_sys::own_descriptors();
+                if moves {
+                    super::host_sys::own_directory();
+                }
                 works.run();
             });
         }
-        let batcher = Batcher::new(works.bytes.block_size());
-        let (links, waiting, buf) = (HashMap::new(), Vec::new(), Vec::new());
-        let ahead = workers * AHEAD;
-        let works = &works;
-        let mut planner =
-            Planner { works, adjust, filling, copies, batcher, links, waiting, buf, ahead, skip };
-        planner.run(top);
-        let filling = planner.filling;
-        works.tasks.end();
-        works.run();
-        filling
+        if !moves {
+            return plan();
+        }
+        let planner = scope.spawn(|| {
+            super::host_sys::own_directory();
+            plan()
+        });
+        planner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -155,7 +192,9 @@ impl Works<'_> {
 
     fn one(&self, task: Task, buf: &mut Vec<u8>) {
         match task {
-            Task::List(List { dir, slot }) => self.tasks.listed(&slot, self.lister.list(&dir)),
+            Task::List(List { dir, kept, slot }) => {
+                self.tasks.listed(&slot, self.lister.list(&dir, kept.as_ref()));
+            }
             Task::Move(job, alone) => {
                 self.move_one(&job, buf);
                 self.tasks.moved(alone);
@@ -181,6 +220,8 @@ struct Planner<'a, 'd> {
     ahead: usize,
     /// Entries that this process may not read are left out.
     skip: bool,
+    /// Listings to use, if contents are copied; else those that were made.
+    kept: KeptListings,
 }
 
 fn attrs(meta: &Meta) -> NewAttrs<'_> {
@@ -215,17 +256,17 @@ fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Planner<'_, '_> {
-    fn run(&mut self, top: PathBuf) {
-        let (ino, dir) = (self.filling.root(), HostDirRef::top(&top));
+    fn run(&mut self, top: &Path) {
+        let (ino, dir) = (self.filling.root(), HostDirRef::top(top));
         let adjusted = |mut meta: Meta| self.adjust.adjust(b"/", &mut meta).map(|()| meta);
-        match self.works.lister.source.meta(&HostNode::top(&top, true)).and_then(adjusted) {
+        match self.works.lister.source.meta(&HostNode::top(top, true)).and_then(adjusted) {
             Ok(meta) => {
                 let inside = self.adjust.needs_path().then(|| Trail::top(b"/"));
-                self.waiting.push(Waiting { dir, ino, inside, slot: None });
+                self.waiting.push(Waiting { dir, id: meta.id, ino, inside, slot: None });
                 let refused = self.filling.set_attrs(ino, &attrs(&meta));
-                self.report_refused(&top, &meta, refused.map_err(EntryError::from));
+                self.report_refused(top, &meta, refused.map_err(EntryError::from));
             }
-            Err(trouble) => self.works.fail(&top, &trouble),
+            Err(trouble) => self.works.fail(top, &trouble),
         }
         while !self.works.report.stopped() {
             self.ask();
@@ -248,7 +289,8 @@ impl Planner<'_, '_> {
         for dir in self.waiting.iter_mut().rev().take(self.ahead).filter(unasked) {
             let slot = ListingSlot::new();
             dir.slot = Some(Arc::clone(&slot));
-            self.works.tasks.list(List { dir: Arc::clone(&dir.dir), slot });
+            let kept = if self.copies { self.kept.take(dir.id) } else { None };
+            self.works.tasks.list(List { dir: Arc::clone(&dir.dir), kept, slot });
         }
     }
 
@@ -257,9 +299,12 @@ impl Planner<'_, '_> {
         let run = |task| works.one(task, buf);
         let listing = match &dir.slot {
             Some(slot) => works.tasks.listing(slot, run),
-            None => works.lister.list(&dir.dir),
+            None => works.lister.list(&dir.dir, None),
         };
-        let Listing { names, found, buffers } = listing?;
+        let Listing { names, found, buffers, kept } = listing?;
+        if let Some(kept) = kept {
+            self.kept.keep(dir.id, kept);
+        }
         let mut open = self.filling.open_dir(dir.ino, names)?;
         let inside = dir.inside.as_ref().map(|inside| inside.path());
         let first = self.waiting.len();
@@ -304,7 +349,8 @@ impl Planner<'_, '_> {
                 self.report_refused(&below.path(), &meta, Ok(added.refused));
             }
             let inside = dir.inside.as_ref().map(|up| Trail::below(up, &open.names()[at]));
-            self.waiting.push(Waiting { dir: below, ino: added.ino, inside, slot: None });
+            let (id, ino) = (meta.id, added.ino);
+            self.waiting.push(Waiting { dir: below, id, ino, inside, slot: None });
             return Ok(());
         }
         if let Some((ino, left)) = self.links.get_mut(&meta.id) {

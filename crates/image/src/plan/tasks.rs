@@ -173,7 +173,7 @@ mod tests {
         let run = |task| match task {
             Task::List(List { slot, .. }) => {
                 let (names, found, buffers) = (Vec::new(), Vec::new(), Vec::new());
-                tasks.listed(&slot, Ok(Listing { names, found, buffers }));
+                tasks.listed(&slot, Ok(Listing { names, found, buffers, kept: None }));
             }
             Task::Move(_, exclusive) => {
                 assert_eq!(exclusive, one_writer);
@@ -192,13 +192,13 @@ mod tests {
             }
             for _ in 0..50 {
                 let slot = ListingSlot::new();
-                tasks.list(List { dir: Arc::clone(&dir), slot: Arc::clone(&slot) });
+                tasks.list(List { dir: Arc::clone(&dir), kept: None, slot: Arc::clone(&slot) });
                 for _ in 0..3 {
                     tasks.post(Job::Rendered(Arc::clone(&dir), Vec::new()), run);
                 }
                 assert!(tasks.listing(&slot, run).is_ok());
             }
-            tasks.list(List { dir: Arc::clone(&dir), slot: ListingSlot::new() });
+            tasks.list(List { dir: Arc::clone(&dir), kept: None, slot: ListingSlot::new() });
             tasks.end();
             tasks.work(run);
         });

@@ -145,6 +145,9 @@ impl Filling<'_> {
     /// # Errors
     /// [`Error::Io`].
     pub fn close_dir(&mut self, dir: OpenDir) -> Result<()> {
+        if self.measures {
+            return Ok(());
+        }
         let geometry = &self.plan.geometry;
         let links = dir.links();
         let OpenDir { ino, parent, mut record, blocks, shape, names, entries, .. } = dir;

@@ -78,6 +78,8 @@ pub struct Filling<'d> {
     shared: SharedBlocks,
     /// A file has several extents.
     split: bool,
+    /// Only counts: inodes and directories are not rendered.
+    pub(super) measures: bool,
     /// Rendered and not written.
     rendered: Vec<(BlockNo, Vec<u8>)>,
 }
@@ -125,6 +127,7 @@ impl<'d> Filling<'d> {
             named,
             shared,
             split: false,
+            measures: false,
             rendered,
         })
     }
@@ -192,6 +195,9 @@ impl<'d> Filling<'d> {
 
     /// Hands a final inode to its table.
     fn put(&mut self, ino: InodeNo, record: &Record) -> Result<()> {
+        if self.measures {
+            return Ok(());
+        }
         let places = (&self.plan.geometry, self.plan.places.as_slice());
         let full = self.tables.put(places, ino, Some(&record.inode), &record.tail)?;
         self.rendered.extend(full);

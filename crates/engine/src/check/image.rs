@@ -1,7 +1,7 @@
 //! The volume under check: its device, superblock and geometry, and how to read from it.
 
 use nextent_device::BlockDevice;
-use nextent_num::to_usize;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{BlockNo, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock};
 use nextent_sync::Arc;
 
@@ -76,6 +76,38 @@ impl Image {
                 }
             }
         });
+    }
+
+    /// Calls `each` with the index and bytes of every inode of a group that was ever in use, in
+    /// order. Parts of the table that cannot be read are problems of `pass`, and left out. Returns
+    /// how many inodes these are.
+    pub(super) fn each_inode(
+        &self,
+        pass: u8,
+        desc: &GroupDesc,
+        mut each: impl FnMut(u32, &[u8]),
+    ) -> u64 {
+        let geo = &self.geo;
+        let touched = desc.inodes_touched(geo);
+        let blocks = touched.div_ceil(geo.inodes_per_block);
+        let step: u32 = must_fit((READ / geo.block_len()).max(1));
+        let mut unread = 0;
+        for first in (0..blocks).step_by(to_usize(step)) {
+            let len = step.min(blocks - first);
+            let start = BlockNo(desc.inode_table.0 + u64::from(first));
+            if self.is_hole(start, u64::from(len)) {
+                continue;
+            }
+            let mut bytes = vec![0; to_usize(len) * geo.block_len()];
+            if !self.read(pass, start, &mut bytes) {
+                unread += u64::from(len * geo.inodes_per_block);
+                continue;
+            }
+            let from = first * geo.inodes_per_block;
+            let raws = bytes.chunks_exact(usize::from(geo.inode_size));
+            (from..touched).zip(raws).for_each(|(index, raw)| each(index, raw));
+        }
+        unread
     }
 
     /// The descriptor of one group.

@@ -1,6 +1,6 @@
 //! Pass 1, second half: every inode in use, its block map and its attributes.
 
-use nextent_num::{must_fit, to_usize};
+use nextent_num::to_usize;
 use nextent_sync::{HashMap, HashSet};
 
 use nextent_ondisk::inode::{self, flags};
@@ -13,7 +13,7 @@ use nextent_sync::Mutex;
 use super::attrs::{Attributes, Taking};
 use super::claims::Claims;
 use super::contents;
-use super::image::{Image, READ};
+use super::image::Image;
 use super::inodes::{Group, Inodes, Mark, is, kind};
 use super::locks;
 use super::quota::Quotas;
@@ -61,30 +61,14 @@ pub(super) fn check(
 impl Pass1<'_> {
     fn group(&self, group: GroupNo, desc: &GroupDesc) {
         let geo = &self.image.geo;
-        let touched = desc.inodes_touched(geo);
         let mut marks = Vec::new();
         self.reserved(group, &mut marks);
-        let blocks = touched.div_ceil(geo.inodes_per_block);
-        let step: u32 = must_fit((READ / geo.block_len()).max(1));
-        for first in (0..blocks).step_by(to_usize(step)) {
-            let len = step.min(blocks - first);
-            let start = BlockNo(desc.inode_table.0 + u64::from(first));
-            if self.image.is_hole(start, u64::from(len)) {
-                continue;
+        self.image.each_inode(1, desc, |index, raw| {
+            let mark = self.inode(geo.inode_at(group, index), raw);
+            if mark.in_use() {
+                put(&mut marks, index, mark);
             }
-            let mut bytes = vec![0; to_usize(len) * geo.block_len()];
-            if !self.image.read(1, start, &mut bytes) {
-                continue;
-            }
-            let from = first * geo.inodes_per_block;
-            for (index, raw) in (from..touched).zip(bytes.chunks_exact(usize::from(geo.inode_size)))
-            {
-                let mark = self.inode(geo.inode_at(group, index), raw);
-                if mark.in_use() {
-                    put(&mut marks, index, mark);
-                }
-            }
-        }
+        });
         if !marks.is_empty() {
             let made = Group::new(marks);
             self.groups.lock().insert(group.0, made);

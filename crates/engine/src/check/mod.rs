@@ -8,7 +8,8 @@
 //! - pass 3 and 4 (`tree`): every directory hangs from the root, link counts
 //! - pass 5 (`quota`, `bitmaps`): counts of quota files, bitmaps, counts, totals
 //!
-//! Apart from the passes, `survey` reads what a volume says of itself without checking it.
+//! Apart from the passes, `survey` reads what a volume says of itself without checking it, and
+//! `block_usage` what each block is used for.
 //!
 //! Invariants:
 //! - The device may hold any bytes.
@@ -21,6 +22,7 @@ mod attrs;
 mod backups;
 mod bitmaps;
 mod bits;
+mod block_usage;
 mod claims;
 mod contents;
 mod descriptors;
@@ -45,6 +47,7 @@ mod survey;
 mod tree;
 mod walk;
 
+pub use block_usage::{BlockUsage, BlockUse, FileLayout, UseCounts, block_usage};
 pub use external::is_journal;
 pub use overview::Overview;
 pub use report::{CheckReport, Problem, Severity, Totals};

@@ -35,13 +35,23 @@ pub(super) fn open(
     external: Option<&dyn BlockDevice>,
     options: &CheckOptions,
 ) -> Result<(Image, bool)> {
+    let (image, pending) = replayed(device, external, options)?;
+    notes(&image);
+    super::superblock::check(&image);
+    backups::check(&image);
+    Ok((image, pending))
+}
+
+/// As [`open`], without a check of the superblock.
+pub(super) fn replayed(
+    device: Arc<dyn BlockDevice>,
+    external: Option<&dyn BlockDevice>,
+    options: &CheckOptions,
+) -> Result<(Image, bool)> {
     let mut image = bare(device, options)?;
     descriptors::replace(&mut image);
     let pending = journal(&mut image, external)?;
     image.unclean |= pending;
-    notes(&image);
-    super::superblock::check(&image);
-    backups::check(&image);
     Ok((image, pending))
 }
 

@@ -87,21 +87,25 @@ struct Part {
 ///
 /// No superblock, an unknown feature, a device that fails.
 pub fn survey(device: Arc<dyn BlockDevice>, workers: usize) -> Result<Survey> {
-    let image = open::bare(device, &CheckOptions { limit: 1, workers, superblock: None })?;
+    open::bare(device, &CheckOptions { limit: 1, workers, superblock: None })
+        .map(|image| of(&image))
+}
+
+/// What the volume says of itself.
+pub(super) fn of(image: &Image) -> Survey {
     let claims = Claims::new(&image.geo);
-    groups::check(&image, &claims);
+    groups::check(image, &claims);
     let parts = Mutex::new(&locks::FOUND, Vec::new());
     image.each_desc(5, |group, desc, _| {
-        let part = part(&image, &claims, group, desc);
+        let part = part(image, &claims, group, desc);
         parts.lock().push(part);
     });
     let mut parts = parts.into_inner();
     parts.sort_unstable_by_key(|part| part.group);
     let free = join(&parts);
     let groups = parts.into_iter().map(|part| (part.group, part.desc)).collect();
-    let journal = journal(&image);
-    let Image { sb, geo, .. } = image;
-    Ok(Survey { sb, geo, groups, journal, free })
+    let journal = journal(image);
+    Survey { sb: image.sb.clone(), geo: image.geo.clone(), groups, journal, free }
 }
 
 fn part(image: &Image, claims: &Claims, group: GroupNo, desc: GroupDesc) -> Part {

@@ -242,14 +242,15 @@ impl ImageSpec {
     pub(crate) fn explain(&self, error: &nextent::Error) -> String {
         let advice = match error {
             nextent::Error::Foreign(Foreign::Disk(table)) if self.part.is_none() => {
-                self.advice(table)
+                self.part_advice(table)
             }
             _ => String::new(),
         };
         format!("{error}{advice}")
     }
 
-    fn advice(&self, table: &PartitionTable) -> String {
+    /// Which part of a disk to use, to be appended to a message.
+    pub(crate) fn part_advice(&self, table: &PartitionTable) -> String {
         /// The most partitions to name.
         const NAMED: usize = 3;
         let usable = |part: &&Partition| part.fault.is_none() && table.fault.is_none();

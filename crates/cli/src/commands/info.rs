@@ -1,12 +1,13 @@
 //! `info`: the superblock as dumpe2fs shows it, and free space as e2freefrag shows it. For a disk,
-//! its partitions.
+//! its partitions. A plot shows what the blocks are used for.
 
 use super::info_disk;
+use super::plot::{Output, Plot};
 use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::target::ImageSpec;
 use nextent::check::{Survey, survey};
-use nextent_device::FileOptions;
+use nextent_device::{BlockDevice, FileOptions};
 use nextent_ondisk::group_desc::{GroupDesc, flags};
 use nextent_ondisk::htree::HashVersion;
 use nextent_ondisk::jbd2::JournalFeatures;
@@ -14,6 +15,7 @@ use nextent_ondisk::superblock::{on_error, state};
 use nextent_ondisk::{DiskTime, GroupNo, Incompat, RoCompat};
 use nextent_sync::Arc;
 use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,6 +25,12 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a picture of the volume to FILE, as SVG: the use of its blocks, and fragmentation
+    ///
+    /// The picture shows the volume as after the replay of its journal. It does not depend on the
+    /// time or the name of the image. `-` writes it to standard output, in place of the text.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) plot: Option<PathBuf>,
     /// The image
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) image: ImageSpec,
@@ -32,12 +40,27 @@ type Field = (&'static str, Value);
 
 /// `nextent info`.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let on_output = args.plot.as_deref() == Some(Path::new("-"));
+    if on_output && (args.json || args.groups) {
+        return Err(Failure::usage("--plot - leaves no standard output for --json or --groups"));
+    }
+    let plot = args.plot.as_deref().map(|path| Plot::new(path, &args.image)).transpose()?;
     if let Some(disk) = info_disk::disk(&args.image) {
+        if plot.is_some() {
+            let advice = args.image.part_advice(&disk.1);
+            return Err(Failure::new(format!("{}: a plot is of one volume{advice}", args.image)));
+        }
         return info_disk::print(&args.image, &disk, args.json);
     }
     let device = args.image.open(FileOptions::new().read_only(true))?;
     let refused = |error| Failure::new(format!("{}: {}", args.image, args.image.explain(&error)));
-    let found = survey(Arc::new(device), 0).map_err(refused)?;
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let found = survey(Arc::clone(&device), 0).map_err(refused)?;
+    if let Some(plot) = plot
+        && plot.write(device, &args.image)? == Output::Standard
+    {
+        return Ok(());
+    }
     let fields = [identity(&found), layout(&found), life(&found), journal(&found)].concat();
     if args.json {
         say!("{:#}", as_json(&found, fields, args.groups));

@@ -135,7 +135,7 @@ fn contents(device: &FileDevice, part: &Partition) -> Contents {
 }
 
 /// The family of a file system, by its features as blkid(8) does.
-fn family(sb: &Superblock) -> &'static str {
+pub(super) fn family(sb: &Superblock) -> &'static str {
     let features = sb.features();
     let new = features.has(Incompat::EXTENTS)
         || features.has(Incompat::BIT64)

@@ -19,6 +19,7 @@ mod mode;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod mount;
 mod owner;
+mod plot;
 mod read;
 mod remove;
 mod replay;

@@ -182,6 +182,7 @@ const PAGES: &[(&str, Page)] = &[
             examples: &[
                 ("nextent info disk.img", "Shows the superblock and the free space."),
                 ("nextent info --groups --json disk.img", "Shows every group, for programs."),
+                ("nextent info --plot map.svg disk.img@2", "Draws a map of a partition, too."),
             ],
             see: &["dumpe2fs(8)", "e2freefrag(8)"],
             ..PLAIN

@@ -3,6 +3,7 @@
 mod diff;
 mod edit;
 mod nodes;
+mod plot;
 mod sync;
 mod trim;
 

@@ -51,8 +51,8 @@ pub(super) struct Writer<'a> {
     made: Claims,
     /// Entries to be removed last.
     removals: Vec<Removal>,
-    /// Directories of which an entry was changed, and their times.
-    times: HashMap<InodeNo, DiskTime>,
+    /// Directories that get their time at the end.
+    times: HashMap<InodeNo, (DiskTime, Arc<Trail>)>,
     buffer: Vec<u8>,
     pub(super) counts: Counts,
 }
@@ -116,8 +116,9 @@ impl<'a> Writer<'a> {
             let done = match what {
                 What::Set { ino, differs } => self.set(&trail, &node, ino, differs),
                 What::Make { dir, old, differs } => {
-                    self.touch(&dir);
-                    self.make(&trail, &node, Place { dir: dir.ino, old }, differs)
+                    let place = Place { dir: dir.ino, old };
+                    let made = self.make(&trail, &node, place, differs);
+                    made.inspect(|()| self.touch(&dir))
                 }
             };
             if let Err(error) = done {
@@ -130,9 +131,9 @@ impl<'a> Writer<'a> {
         if self.dry || self.report.stopped() {
             return;
         }
-        for (ino, time) in std::mem::take(&mut self.times) {
+        for (ino, (time, trail)) in std::mem::take(&mut self.times) {
             if let Err(error) = set_time(self.trees.volume, &self.trees.cred, ino, time) {
-                self.report.fail(&self.trees.name, &error.into());
+                self.report.fail(&self.trees.show(&trail), &explain(error.into()));
             }
         }
     }
@@ -152,7 +153,7 @@ impl<'a> Writer<'a> {
 
     /// Notes that the directory gets its time at the end.
     fn touch(&mut self, dir: &Pair) {
-        self.times.insert(dir.ino, dir.mtime);
+        self.times.insert(dir.ino, (dir.mtime, Arc::clone(&dir.trail)));
     }
 
     fn item(&mut self, trail: &Trail, kind: FileType, action: Action, differs: Differs) {
@@ -167,7 +168,7 @@ impl<'a> Writer<'a> {
 
     fn set(
         &mut self,
-        trail: &Trail,
+        trail: &Arc<Trail>,
         node: &HostNode,
         ino: InodeNo,
         differs: Differs,
@@ -177,7 +178,7 @@ impl<'a> Writer<'a> {
             set(self.trees.volume, &self.trees.cred, ino, &meta, differs).map_err(explain)?;
         }
         if differs.time && meta.kind == Kind::Dir {
-            self.times.insert(ino, meta.mtime);
+            self.times.insert(ino, (meta.mtime, Arc::clone(trail)));
         }
         self.item(trail, type_of(&meta.kind), Action::SetAttributes, differs);
         Ok(())
@@ -313,10 +314,10 @@ impl<'a> Writer<'a> {
                 return;
             }
             let Removal { dir, name, ino } = removal;
-            self.touch(&dir);
             let trail = Trail::below(&dir.trail, &name);
-            if let Err(error) = self.remove(dir.ino, &name, ino, &trail, false) {
-                self.report.fail(&self.trees.show(&trail), &error);
+            match self.remove(dir.ino, &name, ino, &trail, false) {
+                Ok(()) => self.touch(&dir),
+                Err(error) => self.report.fail(&self.trees.show(&trail), &error),
             }
         }
     }

@@ -11,6 +11,7 @@ use nextent::FileType;
 use nextent_image::sync::{Action, Differs, Item, SyncError, SyncObserver, Synced, TreeSync};
 use nextent_image::{IdRange, Observer, Problem};
 use nextent_sync::{LockClass, Mutex};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{BufWriter, Stdout, Write};
 use std::path::PathBuf;
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Show no progress and no last line
     #[arg(short, long, conflicts_with_all = ["verbose", "itemize_changes"])]
     quiet: bool,
+    /// Print all changes and the counts as JSON
+    #[arg(long, conflicts_with_all = ["verbose", "itemize_changes", "quiet"])]
+    json: bool,
     /// Owner and group of every entry, as numbers or names
     #[arg(long, value_name = "UID:GID", conflicts_with_all = ["map_uid", "map_gid"])]
     owner: Option<String>,
@@ -92,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let device = device(&inside.image, purpose)?;
     let printer = Printer::new(args, &inside);
     let done = sync.run(device, &inside.path, &printer);
-    let lost = printer.end();
+    let ended = printer.end();
     let done = done.map_err(|error| {
         let text = match &error {
             SyncError::Open(open) => inside.image.explain(open),
@@ -106,35 +110,42 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             _ => Failure::new(format!("sync {}: {text}", inside.image)),
         }
     })?;
-    lost?;
-    finish(args, &done)
+    finish(args, &done, ended?)
 }
 
 fn usage(text: String) -> Failure {
     Failure::usage(format!("sync: {text}"))
 }
 
-/// Prints the last line.
-fn finish(args: &Args, done: &Synced) -> Result<()> {
+/// Prints the last line, or all as JSON.
+fn finish(args: &Args, done: &Synced, changes: Vec<Value>) -> Result<()> {
     if done.kept > 0 {
         let names = if done.kept == 1 { "name" } else { "names" };
         let text = "sync: because of errors nothing that SOURCE lacks was removed";
         complain(&format!("{text} ({} {names})", done.kept));
     }
-    if !args.quiet {
-        let Synced { created, updated, removed, blocks, .. } = *done;
+    let Synced { created, updated, removed, blocks, failed, kept, .. } = *done;
+    if args.json {
+        let all = json!({
+            "dry_run": args.dry_run, "created": created, "updated": updated, "removed": removed,
+            "blocks": blocks, "failed": failed, "kept": kept, "changes": changes,
+        });
+        say!("{all:#}");
+    } else if !args.quiet {
         let would = if args.dry_run { "would be " } else { "" };
         let counts =
             format!("{created} {would}created, {updated} {would}updated, {removed} {would}removed");
         say!("{counts}; {blocks} blocks written");
     }
-    if done.failed > 0 { Err(Failure::reported(1)) } else { Ok(()) }
+    if failed > 0 { Err(Failure::reported(1)) } else { Ok(()) }
 }
 
 /// Standard output, and the error that it had.
 struct Lines {
     out: BufWriter<Stdout>,
     lost: Option<std::io::Error>,
+    /// For JSON.
+    changes: Vec<Value>,
 }
 
 static LINES: LockClass = LockClass::new("sync.lines", 51);
@@ -145,26 +156,31 @@ struct Printer {
     /// None if changes are not printed.
     lines: Option<Mutex<Lines>>,
     itemizes: bool,
+    json: bool,
 }
 
 impl Printer {
     fn new(args: &Args, inside: &Inside) -> Self {
-        let shown = args.verbose || args.itemize_changes || args.dry_run;
-        let lines = Lines { out: BufWriter::new(std::io::stdout()), lost: None };
+        let shown = args.verbose || args.itemize_changes || args.dry_run || args.json;
+        let out = BufWriter::new(std::io::stdout());
+        let lines = Lines { out, lost: None, changes: Vec::new() };
         Self {
+            json: args.json,
             progress: Progress::new("sync", inside.to_string(), args.quiet || shown),
             lines: (shown && !args.quiet).then(|| Mutex::new(&LINES, lines)),
             itemizes: args.itemize_changes,
         }
     }
 
-    fn end(self) -> Result<()> {
-        let Some(lines) = self.lines else { return Ok(()) };
-        let Lines { mut out, lost } = lines.into_inner();
-        match lost {
-            Some(error) => Err(error.into()),
-            None => Ok(out.flush()?),
+    /// Returns the changes for JSON.
+    fn end(self) -> Result<Vec<Value>> {
+        let Some(lines) = self.lines else { return Ok(Vec::new()) };
+        let Lines { mut out, lost, changes } = lines.into_inner();
+        if let Some(error) = lost {
+            return Err(error.into());
         }
+        out.flush()?;
+        Ok(changes)
     }
 }
 
@@ -185,6 +201,9 @@ impl Observer for Printer {
 impl SyncObserver for Printer {
     fn item(&self, item: &Item<'_>) {
         let Some(lines) = &self.lines else { return };
+        if self.json {
+            return lines.lock().changes.push(value(item));
+        }
         let path = if item.path.is_empty() { "./".to_owned() } else { show::name(item.path) };
         let slash = item.kind == FileType::Directory && !item.path.is_empty();
         let path = if slash { format!("{path}/") } else { path };
@@ -198,6 +217,32 @@ impl SyncObserver for Printer {
             lines.lost = writeln!(lines.out, "{line}").err();
         }
     }
+}
+
+fn value(item: &Item<'_>) -> Value {
+    let action = match item.action {
+        Action::Create => "create",
+        Action::Replace => "replace",
+        Action::Link => "link",
+        Action::SetAttributes => "attributes",
+        Action::Remove => "remove",
+        _ => "other",
+    };
+    let Differs { kind, contents, size, mode, owner, group, time, lists, xattrs } = item.differs;
+    let differs = [
+        (kind, "type"),
+        (contents, "contents"),
+        (size, "size"),
+        (mode, "mode"),
+        (owner, "owner"),
+        (group, "group"),
+        (time, "time"),
+        (lists, "acl"),
+        (xattrs, "xattrs"),
+    ];
+    let differs: Vec<_> = differs.iter().filter(|(differs, _)| *differs).map(|(_, n)| n).collect();
+    let (path, kind) = (show::name(item.path), show::kind(item.kind));
+    json!({ "path": path, "type": kind, "action": action, "differs": differs })
 }
 
 /// A change in the form of `rsync -i`.

@@ -2,6 +2,7 @@
 
 use super::{Image, shell};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
+use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -140,6 +141,13 @@ fn changes_are_itemized_and_a_dry_run_makes_none() {
     let (said, last) = dry.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(sorted(said), sorted(lines));
     assert!(last.ends_with("2 would be removed; 0 blocks written"), "{last}");
+    let json = image.ok(&["sync", "-n", "--json", source.to_str().unwrap(), "IMAGE"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["changes"].as_array().unwrap().len(), 9, "{json}");
+    let changed = json!({ "path": "c", "type": "regular file", "action": "replace",
+        "differs": ["contents", "size", "time"] });
+    assert!(json["changes"].as_array().unwrap().contains(&changed), "{json}");
+    assert_eq!((&json["removed"], &json["blocks"]), (&2.into(), &0.into()));
     let wet = image.ok(&["sync", "-i", source.to_str().unwrap(), "IMAGE"]);
     let (said, _) = wet.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(sorted(said), sorted(lines));
@@ -233,15 +241,17 @@ fn an_unreadable_file_keeps_what_the_source_lacks() {
 #[test]
 fn immutable_entries_are_named() {
     let image = Image::small();
-    shell(&image, "mkdir s; echo 1 > s/a; echo 2 > s/b; $N cp s/a s/b $i:/; $N mkdir $i:/d");
+    shell(&image, "mkdir -p s/d; echo 1 > s/a; echo 2 > s/b; $N cp -ra s/. $i:/");
     let immutable = ["sif /a flags 0x80010", "sif /d flags 0x80010"];
     need!(e2fs::debugfs(&image.path(), true, &immutable));
-    shell(&image, "rm s/a; echo 33 > s/a; echo 22 > s/b");
+    shell(&image, "echo 33 > s/a; echo 22 > s/b; touch -r s/d m; echo 4 > s/d/x; touch -r m s/d");
     let source = image.dir.path().join("s");
     let output = image.run(&["sync", source.to_str().unwrap(), "IMAGE"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("s/a: is immutable or append-only in the image"), "{said}");
+    let expected = |name: &str| format!("s/{name}: is immutable or append-only in the image");
+    assert!(said.contains(&expected("a")) && said.contains(&expected("d/x")), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
     assert_eq!(image.ok(&["cat", "IMAGE:/a", "IMAGE:/b"]), "1\n22\n");
     e2fs::assert_clean(&image.path());
 }

@@ -159,12 +159,12 @@ impl Stream<'_> {
     /// Reads it as a tar stream, from its start.
     fn read<R>(
         &mut self,
-        report: &Report<'_>,
+        packing: &Packing<'_, HostSource>,
         read: impl FnOnce(&mut dyn Read) -> R,
     ) -> std::io::Result<R> {
         match self {
             Self::Tar { tape, .. } => tape.read(read),
-            Self::Directory(path) => packed_directory(path, report, read),
+            Self::Directory(path) => packed_directory(path, packing, read),
             Self::Layer(blob) => blob.read(read),
         }
     }
@@ -173,18 +173,16 @@ impl Stream<'_> {
 /// Packs a directory in a thread of its own, and reads the stream.
 fn packed_directory<R>(
     path: &Path,
-    report: &Report<'_>,
+    packing: &Packing<'_, HostSource>,
     read: impl FnOnce(&mut dyn Read) -> R,
 ) -> std::io::Result<R> {
     let (input, output) = std::io::pipe()?;
-    let source = HostSource::new(true, Vec::new());
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut output = BufWriter::with_capacity(BUFFER, output);
-            let packing = Packing { source: &source, report, workers: 1 };
-            let packed = pack(&packing, &HostNode::top(path, true), &mut output);
+            let packed = pack(packing, &HostNode::top(path, true), &mut output);
             if let Err(error) = packed.and_then(|()| Ok(output.flush()?)) {
-                report.fail(&crate::escape::path(path), &error);
+                packing.report.fail(&crate::escape::path(path), &error);
             }
         });
         Ok(read(&mut BufReader::with_capacity(BUFFER, input)))
@@ -197,6 +195,8 @@ struct How<'a> {
     measures: bool,
     layers: bool,
     report: &'a Report<'a>,
+    /// Where directories are read.
+    source: HostSource,
 }
 
 /// How contents are copied.
@@ -226,7 +226,8 @@ impl Filler<'_> {
             From::Streams { streams, layers } => {
                 plan.write(&**device)?;
                 let device: Arc<dyn BlockDevice> = Arc::<FileDevice>::clone(device);
-                let how = How { measures: false, layers: *layers, report };
+                let source = Self::source(image);
+                let how = How { measures: false, layers: *layers, report, source };
                 self.streams(device, &how, streams).map(drop)
             }
         }
@@ -267,7 +268,8 @@ impl Filler<'_> {
                         tape.keep(dir).map_err(at)?;
                     }
                 }
-                let how = How { measures: true, layers: *layers, report };
+                let source = Self::source(image);
+                let how = How { measures: true, layers: *layers, report, source };
                 self.streams(Arc::new(device), &how, streams)
             }
         }
@@ -339,11 +341,17 @@ impl Filler<'_> {
             adjust: &self.adjuster,
             layer: how.layers,
         };
+        let packing = Packing {
+            source: &how.source,
+            report,
+            workers: self.threads,
+            skip_unreadable: self.skip_unreadable,
+        };
         for stream in streams {
             if report.stopped() {
                 break;
             }
-            let done = stream.read(report, |input| unpack(&unpacking, ImageDir(ROOT_INO), input));
+            let done = stream.read(&packing, |input| unpack(&unpacking, ImageDir(ROOT_INO), input));
             if let Err(error) = done.map_err(EntryError::from).flatten() {
                 report.fail(&stream.name(), &error);
             }

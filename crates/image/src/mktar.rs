@@ -33,6 +33,8 @@ pub struct Packing<'a, S: Source> {
     pub report: &'a Report<'a>,
     /// Threads that read contents.
     pub workers: usize,
+    /// Leaves out what this process may not read below the top, with a note for each.
+    pub skip_unreadable: bool,
 }
 
 /// A part of the stream in the window.
@@ -129,7 +131,9 @@ impl<'a, S: Source> Packer<'a, S> {
                 self.entered.enter(&meta)?;
                 self.push(headers(b"./", None, &meta, None));
                 self.prefix = b"./".to_vec();
-                self.descend(top, Trail::top(b"."));
+                if let Err(trouble) = self.descend(top, Trail::top(b".")) {
+                    self.packing.report.fail(&self.packing.source.show(top), &trouble);
+                }
             }
             Ok(_) => return Err(EntryError::fatal("is not a directory")),
             Err(trouble) => return Err(trouble),
@@ -203,18 +207,20 @@ impl<'a, S: Source> Packer<'a, S> {
     }
 
     fn fail(&self, node: &S::Node, trouble: &EntryError) {
-        self.packing.report.fail(&self.packing.source.show(node), trouble);
+        let shown = self.packing.source.show(node);
+        match self.packing.skip_unreadable && trouble.denied {
+            true => self.packing.report.skip(&shown, trouble),
+            false => self.packing.report.fail(&shown, trouble),
+        }
     }
 
-    /// Enters a directory, whose path is the prefix.
-    fn descend(&mut self, node: &S::Node, trail: Arc<Trail>) {
+    /// Enters a directory, whose path is the prefix. Returns the error of listing it.
+    fn descend(&mut self, node: &S::Node, trail: Arc<Trail>) -> Result<()> {
         let mut entries = Vec::new();
         let listed = self.packing.source.list(node, &mut |name, node| entries.push((name, node)));
-        if let Err(trouble) = listed {
-            self.fail(node, &trouble);
-        }
         entries.sort_by(|a, b| b.0.cmp(&a.0));
         self.stack.push(PackLevel { entries, len: self.prefix.len(), trail });
+        listed
     }
 
     fn entry(&mut self, name: &[u8], node: &S::Node) {
@@ -240,8 +246,7 @@ impl<'a, S: Source> Packer<'a, S> {
             self.prefix.extend_from_slice(name);
             self.prefix.push(b'/');
             self.push(headers(&self.prefix, None, meta, None));
-            self.descend(node, trail);
-            return Ok(());
+            return self.descend(node, trail);
         }
         let path = [self.prefix.as_slice(), name].concat();
         if meta.links > 1 {
@@ -255,7 +260,12 @@ impl<'a, S: Source> Packer<'a, S> {
             self.push(headers(&path, None, meta, None));
             return Ok(());
         }
-        self.file(&path, node, meta)
+        let done = self.file(&path, node, meta);
+        if done.is_err() {
+            // Other names cannot be links to an entry that is not in the stream.
+            self.links.remove(&meta.id);
+        }
+        done
     }
 
     fn file(&mut self, path: &[u8], node: &S::Node, meta: &Meta) -> Result<()> {

@@ -72,7 +72,8 @@ fn create(args: &Args, inside: &Inside) -> Result<bool> {
     let source = ImageSource::new(&image.volume, &name, 0, true);
     let progress = Progress::new("tar", "standard output", args.quiet);
     let report = Report::new(&progress);
-    let packing = Packing { source: &source, report: &report, workers: workers(args) };
+    let workers = workers(args);
+    let packing = Packing { source: &source, report: &report, workers, skip_unreadable: false };
     // Not `Stdout`, which searches its input for line ends.
     let mut out =
         BufWriter::with_capacity(BUFFER, File::from(io::stdout().as_fd().try_clone_to_owned()?));

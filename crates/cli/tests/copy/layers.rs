@@ -203,3 +203,16 @@ fn hostile_layers_stay_in_the_image() {
     );
     e2fs::assert_clean(&dir.path().join("i"));
 }
+
+/// A directory may contain the image, which is left out of a layer as of a single directory.
+#[test]
+fn the_image_is_not_copied_into_itself() {
+    let dir = tempfile::tempdir().expect("writable");
+    shell(
+        dir.path(),
+        "mkdir one two; echo > one/a; echo > two/b; for more in '' '-d two'; do \
+         ! $N mkfs -q -d one $more one/i 8m 2> err || echo made; \
+         grep -q 'one/i: is the image that is being used; left out$' err || cat err; \
+         [ $(wc -l < err) = 1 ] || cat err; rm -f one/i; done",
+    );
+}

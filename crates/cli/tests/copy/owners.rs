@@ -368,6 +368,24 @@ fn unreadable_files_fail_or_are_skipped() {
              e2fsck -fn a.img > check 2>&1 || cat check; [ -e a.img ]"
         ),
     );
+    // A directory as a layer, in a volume of a given size and in one that fits.
+    for size in ["16m", ""] {
+        shell(
+            top,
+            &format!(
+                "mkdir -p more; echo m > more/m; {user} \
+                 ! $AS ./nextent mkfs -q -d tree -d more l.img {size} 2> err && [ ! -e l.img ] && \
+                 [ $(grep -c 'Permission denied$' err) = 7 ] || cat err; \
+                 $AS ./nextent mkfs -q -d tree -d more --skip-unreadable l.img {size} 2> err || \
+                 cat err; [ $(grep -c 'Permission denied; skipped$' err) = 7 ] || cat err; \
+                 grep -q 'mkfs l.img: 7 entries skipped' err || cat err; \
+                 for d in / /open; do debugfs -R \"ls -p $d\" l.img 2> /dev/null | cut -d/ -f6 | \
+                 sort | tr '\\n' ' '; done > names; \
+                 [ \"$(tr -s ' .' ' ' < names)\" = ' closed listed lost+found m open a ' ] || \
+                 cat names; e2fsck -fn l.img > check 2>&1 || cat check; rm l.img"
+            ),
+        );
+    }
     // Nothing of the source could be read.
     shell(
         top,

@@ -1,14 +1,17 @@
 //! A synchronisation that a crash ends leaves a consistent image, in which each file is the old one
 //! or the new one; the next run completes it.
 
-use nextent::device::{BlockDevice, MemoryDevice, RecordingDevice};
+use nextent::device::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::MkfsOptions;
-use nextent::{Error, OpenOptions};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_image::sync::{Action, Item, SyncError, SyncObserver, Synced, TreeSync};
 use nextent_image::{Observer, Problem};
+use nextent_ondisk::inode::flags;
 use nextent_testkit::{Explorer, e2fs};
 use std::fs;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 fn empty(size: u64) -> MemoryDevice {
@@ -33,6 +36,12 @@ fn state(read: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<Option<Vec<u8>>> {
         .collect()
 }
 
+/// How often the device was flushed.
+fn commits(device: &RecordingDevice<MemoryDevice>) -> usize {
+    let recording = device.recording();
+    recording.events().iter().filter(|event| matches!(event, Event::Flush { .. })).count()
+}
+
 fn state_of_host(tree: &Path) -> Vec<Option<Vec<u8>>> {
     state(|name| fs::read(tree.join(name)).ok())
 }
@@ -46,6 +55,19 @@ fn state_of_image(device: Arc<dyn BlockDevice>) -> Result<Vec<Option<Vec<u8>>>, 
     });
     volume.close().map_err(|error| error.to_string())?;
     Ok(found)
+}
+
+/// Has each change below `/` and `/d` committed at once, as by chattr(1) +SD; otherwise one commit
+/// would hold all.
+fn commit_each_change(device: Arc<dyn BlockDevice>) {
+    let volume = Inodes::open(device, &OpenOptions::new()).unwrap();
+    let dir = volume.lookup(&Cred::root(), ROOT_INO, b"d").unwrap();
+    for ino in [ROOT_INO, dir.ino] {
+        let bits = volume.getattr(ino).unwrap().flags | flags::SYNC | flags::DIRSYNC;
+        let set = SetAttr { flags: Some(bits), ..SetAttr::default() };
+        volume.setattr(&Cred::root(), ino, &set).unwrap();
+    }
+    volume.close().unwrap();
 }
 
 fn change(tree: &Path) {
@@ -75,6 +97,7 @@ fn a_crash_leaves_old_files_or_new_ones() {
     let base = empty(8 << 20);
     let device = Arc::new(base.snapshot());
     sync(&tree, device.clone());
+    commit_each_change(device.clone());
     let old = state_of_host(&tree);
     change(&tree);
     let new = state_of_host(&tree);
@@ -103,6 +126,7 @@ fn a_crash_leaves_old_files_or_new_ones() {
         }
         Ok(())
     };
+    assert!(commits(&device) > 20);
     let explorer = Explorer { most: 40, subsets: 1, ..Explorer::default() };
     explorer.explore(&device.recording(), |image, _| check(image)).assert_none_failed();
 }
@@ -153,4 +177,48 @@ fn a_program_gets_changes_and_failures() {
     assert!(matches!(missing, Err(SyncError::Source { .. })));
     let below = plain.run(device, b"/a/b", &());
     assert!(matches!(below, Err(SyncError::Directory { .. })));
+}
+
+/// Appends to a file whenever contents were copied.
+struct Appending(PathBuf, Events);
+
+impl Observer for Appending {
+    fn bytes(&self, _: u64) {
+        let mut file = fs::File::options().append(true).open(&self.0).unwrap();
+        file.write_all(b"more").unwrap();
+    }
+
+    fn problem(&self, problem: &Problem<'_>) {
+        self.1.problem(problem);
+    }
+}
+
+impl SyncObserver for Appending {}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_stays_old() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("f"), "old").unwrap();
+    fs::write(tree.join("gone"), "").unwrap();
+    let device = Arc::new(empty(8 << 20));
+    sync(&tree, device.clone());
+    fs::write(tree.join("f"), "new").unwrap();
+    fs::remove_file(tree.join("gone")).unwrap();
+    let observer = Appending(tree.join("f"), Events::default());
+    let done = TreeSync::new(&tree).run(device.clone(), b"/", &observer).unwrap();
+    assert_eq!((done.failed, done.kept, done.removed), (1, 1, 0));
+    let said = observer.1.0.into_inner().unwrap();
+    assert!(said.len() == 1 && said[0].ends_with("f: changed while it was read"), "{said:?}");
+    let read = |name: &str| {
+        let volume = OpenOptions::new().open_device(device.clone()).unwrap();
+        let bytes = volume.read(name).unwrap();
+        volume.close().unwrap();
+        bytes
+    };
+    assert_eq!((&read("/f")[..], &read("/gone")[..]), (&b"old"[..], &b""[..]));
+    sync(&tree, device.clone());
+    assert_eq!(&read("/f"), b"newmore");
+    assert_eq!(sync(&tree, device).blocks, 0);
 }

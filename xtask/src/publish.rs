@@ -1,19 +1,24 @@
 //! Checks that the product's crates can be published.
 //!
-//! Two steps, so that the first one works without a network:
+//! Three steps, so that the first two work without a network:
 //!
-//! 1. `cargo package --offline` packages each crate and builds it from its package.
-//! 2. `cargo publish --dry-run` checks the packages against the registry. Without a network it is
+//! 1. `cargo package --offline` packages each crate.
+//! 2. The packages are unpacked into a workspace of their own, in which they take the place of
+//!    those of the registry, and `cargo check --offline` builds each, with its own features only.
+//!    Cargo's own verification has a target directory for each package, and so builds all
+//!    dependencies many times.
+//! 3. `cargo publish --dry-run` checks the packages against the registry. Without a network it is
 //!    skipped.
 
-use crate::shell::{cargo, root};
-use std::path::{Path, PathBuf};
+use crate::shell::{cargo, command, root, target_dir};
+use std::path::Path;
+use std::process::Command;
 
 /// The outcome of a check that found no fault.
 pub(crate) enum Outcome {
-    /// Both steps passed.
+    /// All steps passed.
     Publishable,
-    /// Only the first step ran, because the registry cannot be reached.
+    /// The last step was skipped, because the registry cannot be reached.
     Packaged,
 }
 
@@ -26,63 +31,93 @@ const NO_NETWORK: [&str; 5] = [
     "Timeout was reached",
 ];
 
-/// Runs both steps.
+/// Runs all steps.
 ///
 /// # Errors
 ///
 /// Cargo's messages.
 pub(crate) fn check() -> Result<Outcome, String> {
     let names = published(&root().join("crates"));
-    // Cargo takes packages of the same version for unchanged, so nothing of an earlier check may be
-    // left.
-    forget_unpacked(&names);
-    let target = root().join("target/publish");
+    let target = target_dir().join("publish");
     let _ = std::fs::remove_dir_all(&target);
     let to = target.display().to_string();
     let packages = names.iter().flat_map(|name| ["-p", name]);
     // Sources that are not committed yet are checked too.
-    let local = ["package", "--offline", "--allow-dirty", "--quiet", "--target-dir", &to];
-    run(local.into_iter().chain(packages))?;
+    let local = ["package", "--offline", "--allow-dirty", "--no-verify", "--quiet"];
+    run(cargo(local.into_iter().chain(["--target-dir", &to]).chain(packages)))?;
+    build(&names, &target.join("package"), &target.join("unpacked"))?;
     let _ = std::fs::remove_dir_all(&target);
     let registry = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty"];
-    match run(registry) {
+    match run(cargo(registry)) {
         Ok(()) => Ok(Outcome::Publishable),
         Err(text) if NO_NETWORK.iter().any(|part| text.contains(part)) => Ok(Outcome::Packaged),
         Err(text) => Err(text),
     }
 }
 
-/// Removes the unpacked packages of an earlier check.
-///
-/// `cargo package` unpacks packages that others depend on below its home, in a directory for each
-/// local registry (`-HASH`). It does not unpack a package of the same version again, and so would
-/// build with old sources.
-fn forget_unpacked(names: &[String]) {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
-    let Some(sources) = home.map(|home| home.join("registry/src")) else { return };
-    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let is_local = |dir: &std::fs::DirEntry| dir.file_name().as_encoded_bytes().starts_with(b"-");
-    for registry in entries(&sources).filter(is_local) {
-        for package in entries(&registry.path()) {
-            let found = package.file_name();
-            let of_ours = names.iter().any(|name| is_version_of(&found.to_string_lossy(), name));
-            if of_ours {
-                // What cannot be removed shows as an error of the check.
-                let _ = std::fs::remove_dir_all(package.path());
-            }
-        }
+/// Builds each package in `packed` from its contents alone, in the new directory `to`.
+fn build(names: &[String], packed: &Path, to: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+    for name in names {
+        let package = packed.join(format!("{name}-{VERSION}.crate"));
+        // Files get the time of now. Cargo compares times, so none is taken for one that an
+        // earlier check built.
+        let mut unpack = command("tar", ["-xzmf"]);
+        run({
+            unpack.arg(package).arg("-C").arg(to);
+            unpack
+        })?;
     }
+    let read =
+        |name| std::fs::read_to_string(root().join(name)).map_err(|e| format!("{name}: {e}"));
+    let write =
+        |name, text| std::fs::write(to.join(name), text).map_err(|e| format!("{name}: {e}"));
+    write("Cargo.toml", workspace(names, &read("Cargo.toml")?))?;
+    write("Cargo.lock", read("Cargo.lock")?)?;
+    for name in names {
+        let mut check = cargo(["check", "--offline", "--quiet", "-p", name, "--target-dir"]);
+        // The registry's dependencies are those that Clippy and the tests have built.
+        run({
+            check.arg(target_dir()).current_dir(to);
+            check
+        })
+        .map_err(|text| format!("package {name}: {text}"))?;
+    }
+    Ok(())
 }
 
-/// Whether `package` is `name`, a dash and a version.
-fn is_version_of(package: &str, name: &str) -> bool {
-    let version = package.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+/// The version of all packages.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The manifest of a workspace of unpacked packages, with the profiles of the manifest `own`.
+fn workspace(names: &[String], own: &str) -> String {
+    let dirs = names.iter().map(|name| format!("{name}-{VERSION}"));
+    let members: Vec<_> = dirs.clone().map(|dir| format!("{dir:?}")).collect();
+    let patches =
+        names.iter().zip(dirs).map(|(name, dir)| format!("{name} = {{ path = {dir:?} }}\n"));
+    format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[patch.crates-io]\n{}\n{}",
+        members.join(", "),
+        patches.collect::<String>(),
+        profiles(own)
+    )
 }
 
-fn run<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
-    let output = cargo(args).output().map_err(|error| format!("cargo: {error}"))?;
+/// The tables of a manifest about profiles.
+fn profiles(manifest: &str) -> String {
+    let mut inside = false;
+    let lines = manifest.lines().filter(|line| {
+        if line.starts_with('[') {
+            inside = line.starts_with("[profile.");
+        }
+        inside
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn run(mut command: Command) -> Result<(), String> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
     let text = || String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(text()) }
 }
@@ -115,10 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn a_version_follows_the_whole_name() {
-        assert!(is_version_of("nextent-0.1.0", "nextent"));
-        assert!(!is_version_of("nextent-store-0.1.0", "nextent"));
-        assert!(!is_version_of("serde-1.0.0", "nextent"));
+    fn packages_take_the_place_of_the_registrys() {
+        let own =
+            "[workspace]\na = 1\n\n[profile.dev]\nb = 2\n[other]\nc = 3\n[profile.x.y]\nd = 4";
+        let text = workspace(&["a".to_owned(), "b-c".to_owned()], own);
+        let (rest, profiles) = text.split_at(text.find("[profile").expect("it has profiles"));
+        assert!(rest.contains(&format!("members = [\"a-{VERSION}\", \"b-c-{VERSION}\"]\n")));
+        assert!(rest.contains(&format!("\nb-c = {{ path = \"b-c-{VERSION}\" }}\n")), "{rest}");
+        assert_eq!(profiles, "[profile.dev]\nb = 2\n[profile.x.y]\nd = 4\n");
     }
 
     #[test]

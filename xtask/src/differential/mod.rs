@@ -15,10 +15,10 @@ mod exceptions;
 mod judge;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::shell::{cargo, command, has, root, shown};
+use crate::shell::{cargo, command, has, shown, target_dir};
 use cases::{Case, Rng};
 use judge::{Judge, Verdict};
 
@@ -34,14 +34,14 @@ const SLICE: (u64, Duration) = (100, Duration::from_secs(10));
 /// The same for copies.
 const COPIES: (u64, Duration) = (150, Duration::from_secs(20));
 
-/// The first cases of the first seed.
+/// The first cases of the first seed, with the program that the tests have built.
 pub(crate) fn slice() -> Result<(), String> {
-    mkfs(SLICE.1, SLICE.0, SEED)
+    mkfs(&debug_program(), SLICE.1, SLICE.0, SEED)
 }
 
 /// The first cases of copies of the first seed.
 pub(crate) fn slice_of_copies() -> Result<(), String> {
-    copies::run(&program()?, (COPIES.1, COPIES.0), (SEED, 0))
+    copies::run(&debug_program(), (COPIES.1, COPIES.0), (SEED, 0))
 }
 
 /// The parsed arguments.
@@ -77,13 +77,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return done;
     }
     let cases = if case.is_some() { 1 } else { u64::MAX };
-    let of_copies = |limit| copies::run(&program()?, (limit, cases), (seed, case.unwrap_or(0)));
+    let program = program()?;
+    let of_copies = |limit| copies::run(&program, (limit, cases), (seed, case.unwrap_or(0)));
     match (part.as_deref(), case) {
-        (Some("mkfs"), None) => mkfs(limit, cases, seed),
+        (Some("mkfs"), None) => mkfs(&program, limit, cases, seed),
         (Some("mkfs"), Some(_)) => Err(USAGE.into()),
         (Some(_), _) | (None, Some(_)) => of_copies(limit),
         (None, None) => {
-            let (first, second) = (mkfs(limit / 6, cases, seed), of_copies(limit * 5 / 6));
+            let (first, second) =
+                (mkfs(&program, limit / 6, cases, seed), of_copies(limit * 5 / 6));
             first.and(second)
         }
     }
@@ -115,17 +117,21 @@ fn program() -> Result<PathBuf, String> {
     if !shown(cargo(["build", "--quiet", "-p", "nextent-cli"])).success {
         return Err("the program did not build".into());
     }
-    Ok(root().join("target/debug/nextent"))
+    Ok(debug_program())
 }
 
-fn mkfs(limit: Duration, cases: u64, seed: u64) -> Result<(), String> {
+fn debug_program() -> PathBuf {
+    target_dir().join("debug/nextent")
+}
+
+fn mkfs(program: &Path, limit: Duration, cases: u64, seed: u64) -> Result<(), String> {
     for tool in ["mke2fs", "e2fsck", "dumpe2fs"] {
         if !has(tool) {
             println!("skipped: no {tool}");
             return Ok(());
         }
     }
-    let judge = Judge::new(&program()?)?;
+    let judge = Judge::new(program)?;
     let began = Instant::now();
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut wrong = 0;

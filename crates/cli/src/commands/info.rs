@@ -10,7 +10,6 @@ use nextent::check::{Survey, survey};
 use nextent_device::{BlockDevice, FileOptions};
 use nextent_ondisk::group_desc::{GroupDesc, flags};
 use nextent_ondisk::htree::HashVersion;
-use nextent_ondisk::jbd2::JournalFeatures;
 use nextent_ondisk::superblock::{on_error, state};
 use nextent_ondisk::{DiskTime, GroupNo, Incompat, RoCompat};
 use nextent_sync::Arc;
@@ -177,23 +176,7 @@ fn life(found: &Survey) -> Vec<Field> {
 
 fn journal(found: &Survey) -> Vec<Field> {
     let Some(journal) = &found.journal else { return Vec::new() };
-    let has = journal.features();
-    let mut names = Vec::new();
-    if has.compat & JournalFeatures::CHECKSUM_V1 != 0 {
-        names.push("journal_checksum");
-    }
-    for (bit, name) in [
-        (JournalFeatures::REVOKE, "journal_incompat_revoke"),
-        (JournalFeatures::WIDE, "journal_64bit"),
-        (JournalFeatures::ASYNC_COMMIT, "journal_async_commit"),
-        (JournalFeatures::CSUM_V2, "journal_checksum_v2"),
-        (JournalFeatures::CSUM_V3, "journal_checksum_v3"),
-        (JournalFeatures::FAST_COMMIT, "fast_commit"),
-    ] {
-        if has.has(bit) {
-            names.push(name);
-        }
-    }
+    let names = journal.features().names();
     let bytes = u64::from(journal.length()) * u64::from(found.geo.block_size);
     vec![
         ("Journal inode", found.sb.journal_inum.get().into()),

@@ -67,6 +67,23 @@ impl JournalFeatures {
     pub fn has_checksums(self) -> bool {
         self.has(Self::CSUM_V2 | Self::CSUM_V3)
     }
+
+    /// The names of the features in e2fsprogs, and `fast_commit`.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        let sums = self.compat & Self::CHECKSUM_V1 != 0;
+        let incompat = [
+            (Self::REVOKE, "journal_incompat_revoke"),
+            (Self::WIDE, "journal_64bit"),
+            (Self::ASYNC_COMMIT, "journal_async_commit"),
+            (Self::CSUM_V2, "journal_checksum_v2"),
+            (Self::CSUM_V3, "journal_checksum_v3"),
+            (Self::FAST_COMMIT, "fast_commit"),
+        ];
+        let incompat = incompat.into_iter().filter(|(bit, _)| self.has(*bit));
+        let compat = sums.then_some("journal_checksum");
+        compat.into_iter().chain(incompat.map(|(_, name)| name)).collect()
+    }
 }
 
 /// A checked journal superblock.

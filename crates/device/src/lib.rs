@@ -49,6 +49,7 @@ mod record;
 mod replay;
 mod scratch;
 mod sparse;
+mod zeros;
 
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError, User, Users};
@@ -62,6 +63,7 @@ pub use record::{Event, RecordingDevice};
 pub use replay::{Loss, Recording};
 pub use scratch::ScratchOverlay;
 pub use sparse::{SparseRanges, copy_sparse};
+pub use zeros::write_zero_bytes;
 
 /// Bytes of the unit that a crash keeps or loses as a whole.
 pub const SECTOR: usize = 512;

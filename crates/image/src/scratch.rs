@@ -1,7 +1,7 @@
 //! Files without a name, and a device in one, for data that is needed for a while.
 
 use nextent_device::BlockDevice;
-use nextent_num::{to_u64, to_usize};
+use nextent_num::to_u64;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -80,14 +80,7 @@ impl BlockDevice for ScratchDevice {
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        let zeros = vec![0; to_usize(len.min(1 << 20))];
-        let mut at = offset;
-        while at < offset + len {
-            let step = to_u64(zeros.len()).min(offset + len - at);
-            self.write_at(at, &zeros[..to_usize(step)])?;
-            at += step;
-        }
-        Ok(())
+        nextent_device::write_zero_bytes(self, offset, len)
     }
 
     fn is_read_only(&self) -> bool {

@@ -25,9 +25,9 @@ use crate::SECTOR;
 use crate::queue::DeviceQueue;
 #[cfg(target_os = "linux")]
 use crate::queue::{Direction, Transfer, outside};
-use crate::{BlockDevice, range};
+use crate::{BlockDevice, range, write_zero_bytes};
 use direct::Direct;
-use nextent_num::{to_u64, to_usize};
+use nextent_num::to_u64;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, LockClass, Mutex};
 use std::fs::File;
@@ -265,17 +265,6 @@ impl Opened {
         }
         self.place(offset, len)
     }
-
-    fn write_zero_bytes(&self, offset: u64, len: u64) -> io::Result<()> {
-        let zeros = vec![0; to_usize(len.min(1 << 20))];
-        let mut at = offset;
-        while at < offset + len {
-            let step = to_u64(zeros.len()).min(offset + len - at);
-            self.write_at(at, &zeros[..to_usize(step)])?;
-            at += step;
-        }
-        Ok(())
-    }
 }
 
 impl BlockDevice for Opened {
@@ -342,7 +331,7 @@ impl BlockDevice for Opened {
         if len >= UNMAP_AT && sys::zero(&self.file, self.block_device, at, len)? {
             return Ok(());
         }
-        self.write_zero_bytes(offset, len)
+        write_zero_bytes(self, offset, len)
     }
 
     fn is_read_only(&self) -> bool {

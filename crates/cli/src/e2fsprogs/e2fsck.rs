@@ -46,17 +46,8 @@ fn usage(name: &str) -> String {
 /// The arguments of `nextent fsck`. `-p` and `-a` are the same, and may both be given.
 fn arguments(words: &Words) -> Vec<OsString> {
     let mut list = ["nextent", "fsck"].map(OsString::from).to_vec();
-    for (letter, value) in &words.options {
-        if *letter == 'a' && words.has('p') {
-            continue;
-        }
-        let mut word = OsString::from(format!("-{letter}"));
-        if let Some(value) = value {
-            word.push("=");
-            word.push(value);
-        }
-        list.push(word);
-    }
+    let both = words.has('p');
+    list.extend(words.arguments(|letter, _| (letter != 'a' || !both).then_some(letter)));
     list.push("--".into());
     list.extend(words.operands.iter().cloned());
     list

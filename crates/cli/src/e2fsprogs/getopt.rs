@@ -23,6 +23,23 @@ impl Words {
         let mut of = self.options.iter().filter(|(given, _)| *given == letter);
         of.next_back().and_then(|(_, value)| value.as_deref())
     }
+
+    /// The options as arguments of another command, each with the letter that `letter` gives it
+    /// there, or left out.
+    pub(super) fn arguments(
+        &self,
+        letter: impl Fn(char, Option<&OsStr>) -> Option<char>,
+    ) -> Vec<OsString> {
+        let word = |(given, value): &(char, Option<OsString>)| {
+            let mut word = OsString::from(format!("-{}", letter(*given, value.as_deref())?));
+            if let Some(value) = value {
+                word.push("=");
+                word.push(value);
+            }
+            Some(word)
+        };
+        self.options.iter().filter_map(word).collect()
+    }
 }
 
 /// Splits `args`. In `letters`, a colon follows each letter that takes a value.
@@ -82,6 +99,18 @@ mod tests {
         assert_eq!((all.has('F'), all.has('b'), all.has('V')), (true, true, false));
         assert_eq!(all.last('L'), Some(OsStr::new("x")));
         assert_eq!(words("-L x -Ly -").unwrap().last('L'), Some(OsStr::new("y")));
+    }
+
+    #[test]
+    fn options_become_arguments() {
+        let all = words("-Fq -b4096 -L x -b -1 a").unwrap();
+        let arguments = all.arguments(|letter, value| match (letter, value) {
+            ('q', _) => None,
+            ('b', Some(value)) if value == "-1" => None,
+            ('L', _) => Some('l'),
+            (letter, _) => Some(letter),
+        });
+        assert_eq!(arguments, ["-F", "-b=4096", "-l=x"]);
     }
 
     #[test]

@@ -15,12 +15,12 @@ use crate::size::Size;
 use clap::Parser;
 use nextent::mkfs::{CreatorOs, MkfsOptions, NameHash};
 use nextent_ondisk::superblock::mount_opts;
-use std::ffi::OsString;
+use nextent_ondisk::{Geometry, Superblock};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(super) use report::creator;
-pub(crate) use report::show as report;
 
 /// Letters, with a colon after those that take a value.
 const LETTERS: &str = "b:cC:d:De:E:FG:g:i:I:jJ:Kl:L:m:M:nN:o:O:qr:R:s:St:T:U:vVz:";
@@ -39,7 +39,7 @@ const PAGE: u32 = 4096;
 
 /// What mke2fs takes from elsewhere than its options.
 #[derive(Debug)]
-pub(crate) struct Mke2fs {
+struct Mke2fs {
     conf: Conf,
     fs_type: String,
     usages: Option<String>,
@@ -99,7 +99,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         return Err(Failure::reported(1));
     }
     let mut args = arguments(&words, &image)?;
-    args.mke2fs = Some(Box::new(Mke2fs {
+    args.front = Some(Box::new(Mke2fs {
         usages: usages(&words, &conf, &image)?,
         letters: words.options.iter().map(|(letter, _)| *letter).collect(),
         least_block_size: least_block_size(&words)?,
@@ -167,21 +167,15 @@ fn sector(image: &Path) -> Result<u32> {
 /// The arguments of `nextent mkfs`.
 fn arguments(words: &Words, image: &Path) -> Result<mkfs::Args> {
     let mut list: Vec<OsString> = vec!["mkfs".into()];
-    for (letter, value) in &words.options {
-        // -R is the old name of -E. Types and usages may be those of a file.
-        let letter = if *letter == 'R' { 'E' } else { *letter };
-        let negative =
-            value.as_ref().is_some_and(|value| value.as_encoded_bytes().starts_with(b"-"));
-        if matches!(letter, 't' | 'T') || letter == 'b' && negative {
-            continue;
-        }
-        let mut word = OsString::from(format!("-{letter}"));
-        if let Some(value) = value {
-            word.push("=");
-            word.push(value);
-        }
-        list.push(word);
-    }
+    let negative = |value: &OsStr| value.as_encoded_bytes().starts_with(b"-");
+    list.extend(words.arguments(|letter, value| match letter {
+        // Types and usages may be those of a file.
+        't' | 'T' => None,
+        'b' if value.is_some_and(negative) => None,
+        // The old name of -E.
+        'R' => Some('E'),
+        letter => Some(letter),
+    }));
     list.push("--".into());
     list.push(image.into());
     list.extend(words.operands.get(1).cloned());
@@ -193,15 +187,6 @@ fn arguments(words: &Words, image: &Path) -> Result<mkfs::Args> {
 }
 
 impl Mke2fs {
-    /// Completes the options of a file system of `bytes` by the defaults of mke2fs.
-    pub(crate) fn complete(
-        &self,
-        options: &mut MkfsOptions,
-        bytes: u64,
-    ) -> std::result::Result<(), String> {
-        self.complete_or_fail(options, bytes).map_err(|failure| failure.to_string())
-    }
-
     fn complete_or_fail(&self, options: &mut MkfsOptions, bytes: u64) -> Result<()> {
         let defaults = self.defaults(options, bytes);
         for usage in defaults.undefined() {
@@ -292,9 +277,15 @@ impl Mke2fs {
         }
         Ok(())
     }
+}
 
-    /// The texts of `-E` that the file has: mke2fs reads them before those of the command line.
-    pub(crate) fn extended(
+impl mkfs::Front for Mke2fs {
+    fn complete(&self, options: &mut MkfsOptions, bytes: u64) -> std::result::Result<(), String> {
+        self.complete_or_fail(options, bytes).map_err(|failure| failure.to_string())
+    }
+
+    /// mke2fs reads the texts of the file before those of the command line.
+    fn extended(
         &self,
         options: &MkfsOptions,
         bytes: u64,
@@ -312,6 +303,10 @@ impl Mke2fs {
         all.extend((discard == Some(false)).then(|| "nodiscard".to_owned()));
         all.extend(defaults.text("options").map(str::to_owned));
         Ok(all)
+    }
+
+    fn show(&self, args: &mkfs::Args, sb: &Superblock, geometry: &Geometry) -> Result<()> {
+        report::show(self, args, sb, geometry)
     }
 }
 

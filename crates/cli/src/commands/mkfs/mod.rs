@@ -7,7 +7,6 @@ pub(crate) mod report;
 mod sources;
 pub(crate) mod values;
 
-use crate::e2fsprogs::mke2fs::Mke2fs;
 use crate::failure::{Failure, complain};
 use crate::progress::Progress;
 use crate::show;
@@ -19,9 +18,10 @@ use nextent::mkfs::{Fit, MkfsOptions, Owner};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_image::{BuildError, Built, ImageBuilder};
 use nextent_num::to_u64;
-use nextent_ondisk::Superblock;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
+use nextent_ondisk::{Geometry, Superblock};
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -139,9 +139,21 @@ pub(crate) struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Called as mke2fs, which has defaults and output of its own.
+    /// The program that is called in place of `nextent mkfs`.
     #[arg(skip)]
-    pub(crate) mke2fs: Option<Box<Mke2fs>>,
+    pub(crate) front: Option<Box<dyn Front>>,
+}
+
+/// A program with arguments of this command, and defaults and output of its own.
+pub(crate) trait Front: fmt::Debug {
+    /// Completes the options of a file system of `bytes` by its defaults.
+    fn complete(&self, options: &mut MkfsOptions, bytes: u64) -> Result<(), String>;
+
+    /// Its defaults for `-E`, which the arguments follow.
+    fn extended(&self, options: &MkfsOptions, bytes: u64) -> Result<Vec<String>, String>;
+
+    /// Prints a new file system, or one that would be made.
+    fn show(&self, args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure>;
 }
 
 impl Args {
@@ -156,16 +168,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // This thread takes the first per-thread slot, so that its allocations start at the same block
     // in each run.
     let _ = nextent_sync::current_slot();
-    let command = if args.mke2fs.is_some() { "" } else { "mkfs " };
+    let command = if args.front.is_some() { "" } else { "mkfs " };
     let at = |text: String| Failure::new(format!("{command}{}: {text}", show::path(&args.image)));
     if args.superblocks_only {
         return Err(at("-S is refused: it writes superblocks over existing data; use fsck".into()));
     }
     let (mut options, offset) = options::from(args).map_err(at)?;
     let place = place(args, offset).map_err(at)?;
-    if let Some(mke2fs) = &args.mke2fs {
+    if let Some(front) = &args.front {
         let bytes = device_size(&place, &options).map_err(at)?;
-        options::complete(args, mke2fs, &mut options, bytes).map_err(at)?;
+        options::complete(args, &**front, &mut options, bytes).map_err(at)?;
     }
     let root_owner = options::root_owner(args, &options);
     let root_mode = options::asked(args, "root_perms").then_some(options.extended.root_mode);

@@ -1,8 +1,7 @@
 //! Converts the arguments of `mkfs` to the engine's options.
 
-use super::Args;
 use super::values;
-use crate::e2fsprogs::mke2fs::Mke2fs;
+use super::{Args, Front};
 use crate::size::Size;
 use nextent::mkfs::{ExtendedOptions, MkfsOptions, Owner, Usage};
 use uuid::Uuid;
@@ -123,21 +122,21 @@ pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
     Ok((options, offset))
 }
 
-/// Completes the options of a file system of `bytes` as mke2fs does.
+/// Completes the options of a file system of `bytes` as `front` does.
 pub(super) fn complete(
     args: &Args,
-    mke2fs: &Mke2fs,
+    front: &dyn Front,
     options: &mut MkfsOptions,
     bytes: u64,
 ) -> Result<(), String> {
-    let defaults = mke2fs.extended(options, bytes)?;
+    let defaults = front.extended(options, bytes)?;
     let block = options.block_size.map_or(SIZE_UNIT, u64::from);
     options.extended = ExtendedOptions::default();
     for text in defaults.iter().chain(&args.extended) {
         values::extended(text, block, &mut options.extended, &mut 0)?;
     }
     options.extended.discard &= !args.keep;
-    mke2fs.complete(options, bytes)
+    front.complete(options, bytes)
 }
 
 /// The owner of the root directory, if the user gave one.

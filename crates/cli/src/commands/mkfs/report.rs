@@ -10,8 +10,8 @@ pub(super) fn show(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<
         let text = serde_json::to_string_pretty(&json(sb, geometry));
         say!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
     } else if !args.quiet || args.dry_run {
-        match &args.mke2fs {
-            Some(mke2fs) => crate::e2fsprogs::mke2fs::report(mke2fs, args, sb, geometry)?,
+        match &args.front {
+            Some(front) => front.show(args, sb, geometry)?,
             None => people(args, sb, geometry)?,
         }
     }

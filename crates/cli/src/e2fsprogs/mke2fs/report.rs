@@ -10,7 +10,7 @@ use nextent_ondisk::{Geometry, Superblock};
 const COLUMNS: usize = 72;
 
 /// Prints a new file system, or one that would be made.
-pub(crate) fn show(
+pub(super) fn show(
     mke2fs: &Mke2fs,
     args: &Args,
     sb: &Superblock,

@@ -15,12 +15,12 @@ use super::tar_entries::{Entries, TarEntry, plain_dir};
 use super::tar_path::{after_dots, clean, leads_out, split};
 use super::tarball::padding;
 use super::tree::parts;
-use super::{Adjust, BUFFER, EntryError, PART, Report, Result, Sink, names};
+use super::{Adjust, BUFFER, EntryError, PART, Report, Result, Sink, locks, names};
 use nextent::inodes::{Attr, InodeNo, Inodes};
 use nextent::{Cred, FileType};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use nextent_sync::{Arc, thread};
+use nextent_sync::{Arc, Mutex, thread};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::ops::Range;
@@ -30,6 +30,8 @@ const WAITING: usize = 16;
 /// Bytes from which on a batch is passed to a worker: waking a worker costs more than writing a
 /// small file.
 const BATCH: usize = 256 << 10;
+/// The most pieces of a batch, which bounds the number of open files.
+const PIECES: usize = 128;
 /// The most bytes of cached paths.
 const KNOWN_MAX: usize = 16 << 20;
 /// The longest prefix of a path that is cached.
@@ -90,6 +92,9 @@ struct UnpackPiece<T: Sink> {
 }
 
 /// Contents of several files, in the order of the stream; at most [`BUFFER`] bytes.
+///
+/// The reader allocates it and frees it, after a worker has written it: freed by the worker, each
+/// file would cost the two threads a fight for the lock of the allocator.
 struct UnpackBatch<T: Sink> {
     pieces: Vec<UnpackPiece<T>>,
     bytes: Vec<u8>,
@@ -110,9 +115,13 @@ struct Due {
     meta: Meta,
 }
 
+/// Batches that were written, to be freed or used again by the reader. `[copy.pool]`
+type WrittenBatches<T> = Mutex<Vec<UnpackBatch<T>>>;
+
 struct Reader<'a, T: Extractable> {
     unpacking: &'a Unpacking<'a, T>,
     queue: &'a Queue<UnpackBatch<T>>,
+    written: &'a WrittenBatches<T>,
     /// Contents that were not passed to a worker yet.
     batch: UnpackBatch<T>,
     stream: Entries<'a>,
@@ -142,15 +151,16 @@ pub fn unpack<T: Extractable>(
     input: &mut dyn Read,
 ) -> Result<()> {
     let mut input = Unpacked::new(input)?;
-    let queue = Queue::new();
+    let (queue, written) = (Queue::new(), Mutex::new(&locks::POOL, Vec::new()));
     thread::scope(|scope| {
         for _ in 0..unpacking.workers.max(1) {
-            scope.spawn(|| write_all(unpacking, &queue));
+            scope.spawn(|| write_all(unpacking, &queue, &written));
         }
         let _ending = queue.ending();
         let mut reader = Reader {
             unpacking,
             queue: &queue,
+            written: &written,
             batch: UnpackBatch::default(),
             stream: Entries::new(&mut input),
             dirs: HashMap::new(),
@@ -169,18 +179,23 @@ pub fn unpack<T: Extractable>(
     })
 }
 
-fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<UnpackBatch<T>>) {
-    while let Some(UnpackBatch { pieces, bytes }) = queue.oldest() {
+fn write_all<T: Extractable>(
+    unpacking: &Unpacking<'_, T>,
+    queue: &Queue<UnpackBatch<T>>,
+    written: &WrittenBatches<T>,
+) {
+    while let Some(batch) = queue.oldest() {
         let _ending = queue.ending();
-        for UnpackPiece { file, offset, range } in pieces {
+        for UnpackPiece { file, offset, range } in &batch.pieces {
             if !unpacking.report.stopped() {
-                let bytes = &bytes[range];
-                let done = unpacking.sink.write(&file.to, offset, bytes);
-                report_result(unpacking, &file, done);
+                let bytes = &batch.bytes[range.clone()];
+                let done = unpacking.sink.write(&file.to, *offset, bytes);
+                report_result(unpacking, file, done);
                 unpacking.report.bytes(to_u64(bytes.len()));
             }
-            finish(unpacking, &file);
+            finish(unpacking, file);
         }
+        written.lock().push(batch);
     }
 }
 
@@ -472,7 +487,7 @@ impl<T: Extractable> Reader<'_, T> {
             file.pending.fetch_add(1, Ordering::Relaxed);
             let (file, range) = (Arc::clone(&file), start..start + len);
             batch.pieces.push(UnpackPiece { file, offset: piece.start, range });
-            if batch.bytes.len() >= BATCH {
+            if batch.bytes.len() >= BATCH || batch.pieces.len() >= PIECES {
                 self.pass_on();
             }
         }
@@ -482,16 +497,23 @@ impl<T: Extractable> Reader<'_, T> {
 
     /// Passes the batch to a worker.
     fn pass_on(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.pieces.is_empty() {
-            self.queue.push_within(batch, WAITING);
+        if self.batch.pieces.is_empty() {
+            return;
         }
+        let mut written = std::mem::take(&mut *self.written.lock());
+        let mut next = written.pop().unwrap_or_default();
+        next.pieces.clear();
+        next.bytes.clear();
+        self.queue.push_within(std::mem::replace(&mut self.batch, next), WAITING);
     }
 
-    /// Waits until all contents so far are written.
+    /// Waits until all contents so far are written, and closes their files.
     fn drain(&mut self) {
         self.pass_on();
         self.queue.drain();
+        // Closing files takes other locks.
+        let written = std::mem::take(&mut *self.written.lock());
+        drop(written);
     }
 
     /// The directory at `path`, made with its parents if necessary. Links to directories are

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return image::run(&args[1..]);
     }
     let rounds = rounds_of(args, "usage: cargo xtask bench [mount | image] [ROUNDS]")?;
-    build()?;
+    build(&["nextent-cli", "nextent-lab"])?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;
     let bench = pairs::Bench::new(dir.path(), rounds)?;
@@ -94,11 +94,14 @@ fn print_table<B>(bench: &B, pairs: &[Pair<B>], rounds: usize) {
     println!("{rounds} rounds each; goals missed: {missed}");
 }
 
-fn build() -> Result<(), String> {
+fn build(packages: &[&str]) -> Result<(), String> {
     println!("building the release");
-    let build = ["build", "--profile", "dist", "--quiet", "-p", "nextent-cli", "-p", "nextent-lab"];
-    if !cargo(build).status().is_ok_and(|status| status.success()) {
-        return Err("nextent and nextent-lab do not build".into());
+    let mut build = cargo(["build", "--profile", "dist", "--quiet"]);
+    for package in packages {
+        build.args(["-p", package]);
+    }
+    if !build.status().is_ok_and(|status| status.success()) {
+        return Err(format!("{} does not build", packages.join(" or ")));
     }
     Ok(())
 }
@@ -108,7 +111,7 @@ fn print(row: &Row) -> bool {
     let peer = row.peer.map_or("-".into(), |peer| format!("{peer:.3}"));
     let (ratio, goal, met) = match row.verdict {
         Verdict::Ratio(ratio, goal) => {
-            (format!("{ratio:.2}x"), format!("{goal}x"), Some(ratio >= goal))
+            (format!("{ratio:.2}x"), format!("{goal:.3}x"), Some(ratio >= goal))
         }
         Verdict::Limit(limit) => ("-".into(), format!("at most {limit}"), Some(row.ours <= limit)),
         Verdict::Multiple(multiple) => (format!("{multiple:.2}:1"), "-".into(), None),

@@ -62,8 +62,7 @@ fn a_second_run_writes_nothing() {
     let image = Image::small();
     shell(&image, TREE);
     let said = image.sync(&["DIR/s/", "IMAGE:/"]);
-    assert!(said.contains(" created, 1 updated, 0 removed; "), "{said}");
-    assert!(!said.contains("; 0 blocks"), "{said}");
+    assert!(said.contains(" 0 removed; ") && !said.contains("; 0 blocks"), "{said}");
     image.assert_equals("s", "/");
     image.sync_again(&["DIR/s", "IMAGE"]);
     image.sync_again(&["--checksum", "DIR/s/", "IMAGE:/"]);

@@ -92,9 +92,9 @@ pub struct TreeSync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Synced {
-    /// Names that were made, also of files that have others.
+    /// Entries that were made.
     pub created: u64,
-    /// Entries that were replaced or given other attributes.
+    /// Entries that were replaced, linked or given other attributes.
     pub updated: u64,
     /// Entries that were removed.
     pub removed: u64,

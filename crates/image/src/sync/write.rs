@@ -281,11 +281,6 @@ impl<'a> Writer<'a> {
                 self.with_room(|it| it.link(ino, place, trail))?;
             }
             self.item(trail, kind, Action::Link, differs);
-            if place.old.is_none() {
-                // The name is new.
-                self.counts.updated -= 1;
-                self.counts.created += 1;
-            }
             return Ok(());
         }
         let (ino, attributes) = match self.dry {

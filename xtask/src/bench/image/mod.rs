@@ -14,6 +14,7 @@ use crate::shell::command;
 use layout::Layout;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The size that is given to builders that find none.
 const SIZE: &str = "1g";
@@ -30,17 +31,18 @@ struct Builders {
 /// Measures and prints the table.
 pub(super) fn run(args: &[String]) -> Result<(), String> {
     let rounds = rounds_of(args, "usage: cargo xtask bench image [ROUNDS]")?;
-    super::build()?;
+    super::build(&["nextent-cli"])?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;
     let bench = Builders::new(dir.path(), rounds)?;
-    let pairs: [Pair<Builders>; 10] = [
+    let pairs: [Pair<Builders>; 11] = [
         Builders::directory_by_mke2fs,
         Builders::directory_by_ferrosys,
         Builders::size,
         Builders::tar_by_mke2fs,
         Builders::tar_by_linux,
         Builders::layers,
+        Builders::sync,
         Builders::wide_directory,
         Builders::one_directory,
         Builders::wide_tar,
@@ -169,4 +171,27 @@ impl Builders {
         let name = "3 layers in gzip, size found | gzip -dc";
         Ok(Row { name, ours, peer: Some(peer), unit: "s", verdict })
     }
+
+    /// Compares the tree with an image that has its contents. The peer reads the attributes of all
+    /// files of the tree, and those of a new mount of the image; mounting does not count.
+    fn sync(&self) -> Result<Row, String> {
+        let (tree, image) = (self.text("tree"), self.text("ours.img"));
+        self.ours(&["-d", &tree])?;
+        let (ours, peer) = in_turns(
+            self.rounds,
+            || seconds(nextent(&["sync", "-q", &tree, &image])),
+            || {
+                let mount = Mount::new(&self.path("ours.img"), &self.path("mnt"), "ro")?;
+                Ok(seconds(find(&tree))? + seconds(find(&text(&mount.point)))?)
+            },
+        )?;
+        self.check()?;
+        // At most 1.5 times as long.
+        Ok(faster("sync, nothing changed | find, tree and image", (ours, peer), "s", 1.0 / 1.5))
+    }
+}
+
+/// Prints the attributes of all files of a tree.
+fn find(tree: &str) -> Command {
+    command("find", [tree, "-printf", "%P %y %m %U %G %s %T@ %n %l\\n"])
 }

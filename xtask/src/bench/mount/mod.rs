@@ -57,7 +57,7 @@ pub(super) fn run(args: &[String]) -> Result<(), String> {
     if let Some(missing) = ["dbench", "fuse2fs", "rsync", "tar"].iter().find(|tool| !has(tool)) {
         return Err(format!("no {missing}: install dbench, fuse2fs, rsync and tar"));
     }
-    super::build()?;
+    super::build(&["nextent-cli", "nextent-lab"])?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;
     let worker = Worker::new(dir.path())?;

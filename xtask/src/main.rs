@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod beside;
 mod demo;
 mod differential;
 mod dist;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     let task = args.first().map_or("", String::as_str);
     let done = match task {
         "demo" => demo::run(),
-        "test" => test::run(),
+        "test" => test::run(&args[1..]),
         "tidy" => tidy::run(),
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),

@@ -1,7 +1,10 @@
-//! Runs everything that CI runs, one step after another, also after failures. The last line has the
-//! counts: tests as reported by their runs, and one for each other check (format, tidy, clippy, a
-//! failed build).
+//! Runs everything that CI runs, also after failures. The last line has the counts: tests as
+//! reported by their runs, and one for each other check (format, tidy, clippy, a failed build).
+//!
+//! Steps follow each other, but those that are good on a loaded machine run beside the tests, which
+//! often leave a core idle: counted instructions, models, packages, documentation.
 
+use crate::beside::Beside;
 use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, command, root, shown, target_dir, watched};
 use crate::{demo, differential, publish, setup, tidy};
@@ -21,6 +24,8 @@ const SHUTTLE: [(&str, &str); 6] = [
 /// Crates with models under loom.
 const LOOM: [(&str, &str); 2] =
     [("nextent-sync", "crates/sync"), ("nextent-historical-loom", "lab/historical/loom")];
+/// Arguments that select the packages without a library.
+const PROGRAMS: [&str; 6] = ["-p", "nextent-cli", "-p", "nextent-lab", "-p", "xtask"];
 
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Counts {
@@ -38,8 +43,19 @@ struct Run {
     reasons: Vec<String>,
 }
 
+/// The argument for the steps beside the tests.
+const BESIDE: &str = "beside";
+
 /// Runs all steps; an error if one failed.
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    match args {
+        [] => all(),
+        [part, report, skips] if part == BESIDE => beside(Path::new(report), Path::new(skips)),
+        _ => Err("usage: cargo xtask test".into()),
+    }
+}
+
+fn all() -> Result<(), String> {
     setup::oracles();
     let skips = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
     let mut run = Run::default();
@@ -47,21 +63,21 @@ pub(crate) fn run() -> Result<(), String> {
     run.check("tidy", tidy::run().map_err(|text| eprintln!("{text}")).is_ok());
     // With the features, which only add code: a second run would rebuild everything.
     let generate = "nextent-cli/generate,nextent-lab/generate";
-    let all = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
-    run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
-    run.docs();
-    run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
+    let every = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
+    run.component("clippy", "clippy", &[&every[..], &["--", "-D", "warnings"]].concat());
+    let tests = ["--workspace", "--no-fail-fast"];
+    // Two builds beside each other would wait for each other.
+    let mut built = false;
+    run.step("tests: build", |run| built = run.build(&tests));
+    let own = std::env::current_exe().map_err(|error| error.to_string());
+    let beside = own.and_then(|own| Beside::start(&own, &["test", BESIDE], skips.path()));
+    if built {
+        run.step("tests", |run| run.tests("tests", &tests, skips.path()));
+    }
     run.examples("engine");
     run.demo();
-    run.publish();
     run.differential();
-    run.instructions();
-    for (package, dir) in SHUTTLE {
-        run.models(package, dir, "shuttle", skips.path());
-    }
-    for (package, dir) in LOOM {
-        run.models(package, dir, "loom", skips.path());
-    }
+    run.take_report(beside.and_then(Beside::finish));
     run.take_skips(skips.path());
     for line in run.table.iter().chain(&run.reasons) {
         println!("{line}");
@@ -69,6 +85,19 @@ pub(crate) fn run() -> Result<(), String> {
     let Counts { passed, failed, skipped } = run.counts;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     if failed == 0 { Ok(()) } else { Err("cargo xtask test: something failed".into()) }
+}
+
+/// The steps beside the tests.
+fn beside(report: &Path, skips: &Path) -> Result<(), String> {
+    let mut run = Run::default();
+    // First, since its build is in a directory of its own: the tests, which start now, do not wait
+    // for it.
+    run.instructions();
+    run.models("shuttle", &SHUTTLE, skips);
+    run.models("loom", &LOOM, skips);
+    run.publish();
+    run.docs();
+    std::fs::write(report, run.report().to_string()).map_err(|error| error.to_string())
 }
 
 impl Run {
@@ -173,23 +202,26 @@ impl Run {
         });
     }
 
+    /// Builds tests. A build may be silent for longer than a stuck test, so it is not watched.
+    fn build(&mut self, args: &[&str]) -> bool {
+        let built = shown(cargo(["test", "--no-run"].iter().chain(args)));
+        if !built.success {
+            self.add(&built);
+        }
+        built.success
+    }
+
+    /// Runs tests that are built.
     fn tests(&mut self, name: &str, args: &[&str], skips: &Path) {
-        self.step(name, |run| {
-            // Build first: a build may be silent for longer than a stuck test.
-            let built = shown(cargo(["test", "--no-run"].iter().chain(args)));
-            if !built.success {
-                return run.add(&built);
-            }
-            let mut command = cargo(["test"].iter().chain(args));
-            command.env("NEXTENT_SKIPS", skips).env("CARGO_TERM_COLOR", "never");
-            let finished = watched(command);
-            let failed = failures(&finished.stdout);
-            run.reasons.extend(failed.iter().map(|test| format!("FAILED {name}: {test}")));
-            if finished.stuck {
-                run.reasons.push(format!("FAILED {name}: it was stuck, see above"));
-            }
-            run.add(&finished);
-        });
+        let mut command = cargo(["test"].iter().chain(args));
+        command.env("NEXTENT_SKIPS", skips).env("CARGO_TERM_COLOR", "never");
+        let finished = watched(command);
+        let failed = failures(&finished.stdout);
+        self.reasons.extend(failed.iter().map(|test| format!("FAILED {name}: {test}")));
+        if finished.stuck {
+            self.reasons.push(format!("FAILED {name}: it was stuck, see above"));
+        }
+        self.add(&finished);
     }
 
     /// Runs each example of a crate without arguments; its exit code decides. The tests have built
@@ -205,24 +237,50 @@ impl Run {
         }
     }
 
-    /// Runs the models of one crate under one checker, if it has any.
-    fn models(&mut self, package: &str, dir: &str, checker: &str, skips: &Path) {
-        let crate_dir = root().join(dir);
-        let manifest = std::fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
+    /// Runs the models of all `packages` under one checker.
+    fn models(&mut self, checker: &str, packages: &[(&str, &str)], skips: &Path) {
         let feature = format!("model-{checker}");
-        if !manifest.contains(&feature) {
+        let mut step = |name: &str, args: &[&str]| {
+            let name = format!("{checker}: {name}");
+            self.step(&name, |run| {
+                if run.build(args) {
+                    run.tests(&name, args, skips);
+                }
+            });
+        };
+        // The whole workspace is selected, because the dependencies then have the features with
+        // which the tests have built them. Otherwise most would be built again.
+        let on: Vec<_> = packages.iter().map(|(name, _)| format!("{name}/{feature}")).collect();
+        let on = on.join(",");
+        let tests = packages.iter().flat_map(|(_, dir)| {
+            let tests = tests_of(&root().join(dir).join("tests"), &feature);
+            tests.into_iter().flat_map(|test| ["--test".to_owned(), test])
+        });
+        let tests: Vec<String> = tests.collect();
+        let base = ["--workspace", "--no-fail-fast", "--features", &*on];
+        step(
+            "tests",
+            &base.into_iter().chain(tests.iter().map(String::as_str)).collect::<Vec<_>>(),
+        );
+        let modules = packages.iter().map(|(package, dir)| {
+            (*package, modules_of(&root().join(dir).join("src"), "", &feature))
+        });
+        let modules: Vec<_> = modules.filter(|(_, modules)| !modules.is_empty()).collect();
+        if modules.is_empty() {
             return;
         }
-        let base = ["-p", package, "--features", &feature, "--no-fail-fast"];
-        for test in tests_of(&crate_dir.join("tests"), &feature) {
-            let args = [&base[..], &["--test", &test]].concat();
-            self.tests(&format!("{checker}: {dir} {test}"), &args, skips);
-        }
-        for module in modules_of(&crate_dir.join("src"), "", &feature) {
-            let filter = format!("{module}::");
-            let args = [&base[..], &["--lib", &filter]].concat();
-            self.tests(&format!("{checker}: {dir} {module}"), &args, skips);
-        }
+        // Only libraries with models are built for tests. The programs have no library, but nearly
+        // all dependencies.
+        let on: Vec<_> = modules.iter().map(|(name, _)| format!("{name}/{feature}")).collect();
+        let on = on.join(",");
+        let mut args = vec!["--lib", "--no-fail-fast", "--features", &*on];
+        args.extend(PROGRAMS);
+        args.extend(modules.iter().flat_map(|(name, _)| ["-p", name]));
+        args.push("--");
+        let filters = modules.iter().flat_map(|(_, modules)| modules);
+        let filters: Vec<_> = filters.map(|module| format!("{module}::")).collect();
+        args.extend(filters.iter().map(String::as_str));
+        step("modules", &args);
     }
 
     fn add(&mut self, finished: &Finished) {
@@ -231,6 +289,39 @@ impl Run {
         self.counts.skipped += found.skipped;
         // A run that failed without a failed test has not built or has crashed.
         self.counts.failed += found.failed.max(u64::from(!finished.success));
+    }
+
+    /// The results as another process reads them.
+    fn report(&self) -> serde_json::Value {
+        let Counts { passed, failed, skipped } = self.counts;
+        serde_json::json!({
+            "counts": [passed, failed, skipped],
+            "table": self.table,
+            "reasons": self.reasons,
+        })
+    }
+
+    /// Adds the results of the steps beside the tests.
+    fn take_report(&mut self, report: Result<serde_json::Value, String>) {
+        let report = report.unwrap_or_else(|text| {
+            let reason = format!("FAILED steps beside the tests: {text}");
+            serde_json::json!({ "counts": [0, 1, 0], "table": [], "reasons": [reason] })
+        });
+        let count = |at: usize| report["counts"][at].as_u64();
+        match (count(0), count(1), count(2)) {
+            (Some(passed), Some(failed), Some(skipped)) => {
+                self.counts.passed += passed;
+                self.counts.failed += failed;
+                self.counts.skipped += skipped;
+            }
+            _ => self.counts.failed += 1,
+        }
+        let lines = |name| {
+            let lines = report[name].as_array().into_iter().flatten();
+            lines.filter_map(|line| line.as_str().map(str::to_owned))
+        };
+        self.table.extend(lines("table"));
+        self.reasons.extend(lines("reasons"));
     }
 
     /// Counts tests that noted a skip as skipped, not passed.
@@ -340,6 +431,25 @@ mod tests {
     fn failed_tests_are_named() {
         let output = "test a::b ... ok\ntest a::c ... FAILED\ntest result: FAILED. 1 passed\n";
         assert_eq!(failures(output), ["a::c"]);
+    }
+
+    #[test]
+    fn results_of_another_process_are_added() {
+        let theirs = Run {
+            counts: Counts { passed: 5, failed: 1, skipped: 2 },
+            table: vec!["loom ok".into()],
+            reasons: vec!["FAILED: two\nlines".into()],
+        };
+        let text = theirs.report().to_string();
+        let mut run = Run::default();
+        run.counts.passed = 1;
+        run.take_report(serde_json::from_str(&text).map_err(|error| error.to_string()));
+        assert_eq!(run.counts, Counts { passed: 6, failed: 1, skipped: 2 });
+        assert_eq!((run.table.len(), &*run.reasons[0]), (1, "FAILED: two\nlines"));
+        run.take_report(Err("it crashed".into()));
+        run.take_report(Ok(serde_json::json!({ "counts": [1] })));
+        assert_eq!(run.counts.failed, 3);
+        assert!(run.reasons[1].ends_with("it crashed"), "{:?}", run.reasons);
     }
 
     #[test]

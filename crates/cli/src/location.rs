@@ -1,5 +1,6 @@
 //! Paths on the host and inside images: `IMAGE:/path` or `IMAGE@PART:/path`.
 
+use crate::disk;
 use crate::failure::{Failure, Result};
 use crate::show;
 use crate::target::ImageSpec;
@@ -30,13 +31,11 @@ impl Location {
     /// Splits at the first `:/`, unless the whole argument is the path of an existing host file.
     pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
         let bytes = arg.as_bytes();
-        if bytes.starts_with(b"nbd://") || bytes.starts_with(b"nbd+unix://") {
-            let shown = show::path(arg);
-            return Err(Failure::usage(format!(
-                "{shown}: network block devices are not supported"
-            )));
-        }
-        let at = bytes.windows(2).position(|pair| pair == b":/");
+        // The address of an export has a `:/` itself.
+        let scheme =
+            if disk::is_address(arg) { arg.to_str().and_then(|arg| arg.find("://")) } else { None };
+        let from = scheme.map_or(0, |at| at + 3);
+        let at = bytes[from..].windows(2).position(|pair| pair == b":/").map(|at| from + at);
         match at {
             Some(at) if at > 0 && std::fs::symlink_metadata(arg).is_err() => {
                 let image = ImageSpec::parse(OsStr::from_bytes(&bytes[..at]));

@@ -8,6 +8,7 @@
 
 mod args;
 mod commands;
+mod disk;
 mod e2fsprogs;
 mod failure;
 mod faked;

@@ -8,6 +8,7 @@
 //! | `IMAGE@uuid=UUID` | a partition by its PARTUUID |
 //! | `IMAGE@offset=1m,size=64m` | a range of bytes; without a size up to the end |
 //! | `IMAGE?offset=1048576` | the same in the form of e2fsprogs, of a file that exists |
+//! | `nbd://HOST:PORT/EXPORT` | an export of an NBD server; see [`crate::disk`] |
 //!
 //! Partition numbers, names and identifiers may be followed by `,sector=4096` for an MBR that
 //! counts sectors of that size.
@@ -18,12 +19,14 @@
 //! A partition of a block device for which the kernel has a device is opened by that device, so
 //! that the kernel's claims of partitions apply.
 
+use crate::disk::{self, Disk, RemoteOptions};
 use crate::failure::{Failure, Result};
 use crate::{show, size};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
 use nextent::Foreign;
 use nextent_device::{BlockDevice, FileDevice, FileOptions, OpenError};
 use nextent_ondisk::{Partition, PartitionTable};
+use nextent_sync::Duration;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +46,10 @@ Images:
   disk.img@offset=1m,size=64m
                         those bytes of it; without size= all up to its end
   disk.img?offset=BYTES the bytes from there on, as for debugfs(8)
-  disk.img@2:/path      a path inside its second partition";
+  disk.img@2:/path      a path inside its second partition
+  nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH
+                        an export of an NBD server; also with an @. Other users of it are not
+                        noticed: make sure that there are none";
 
 /// What an argument names: a file or block device, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,14 +79,17 @@ enum Which {
 }
 
 /// The bytes of a file that are an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// The path, or the address of an export.
     pub(crate) path: PathBuf,
     pub(crate) offset: u64,
     /// `None`: up to the end.
     pub(crate) size: Option<u64>,
     /// The part's name, unless it is all of the file.
     pub(crate) part: Option<String>,
+    /// For how long a lost connection to a server is made again.
+    pub(crate) reconnect: Duration,
 }
 
 impl ValueParserFactory for ImageSpec {
@@ -118,6 +127,9 @@ impl ImageSpec {
         if std::fs::symlink_metadata(arg).is_ok() {
             return Ok(Self::whole(arg));
         }
+        if disk::is_address(arg) {
+            return Self::remote(arg);
+        }
         let bytes = arg.as_bytes();
         if let Some(found) = Self::with_offset(arg) {
             return Ok(found);
@@ -151,6 +163,22 @@ impl ImageSpec {
             Some(wrong) => Err(wrong),
             None => Ok(missing.unwrap_or_else(|| Self::whole(arg))),
         }
+    }
+
+    /// Parses the address of an export, perhaps with a part of it.
+    fn remote(arg: &OsStr) -> std::result::Result<Self, String> {
+        let bytes = arg.as_bytes();
+        let wrong = |why: String| format!("{}: {why}", show::path(arg));
+        if let Some(at) = bytes.iter().rposition(|byte| *byte == b'@')
+            && let Ok(text) = std::str::from_utf8(&bytes[at + 1..])
+            && let Ok(part) = Part::parse(text)
+        {
+            let path = OsStr::from_bytes(&bytes[..at]);
+            disk::address(path).map_err(wrong)?;
+            return Ok(Self { text: arg.to_owned(), path: path.into(), part: Some(part) });
+        }
+        disk::address(arg).map_err(wrong)?;
+        Ok(Self::whole(arg))
     }
 
     /// Parses `IMAGE?offset=BYTES`, if the image exists.
@@ -206,7 +234,7 @@ impl ImageSpec {
     ///
     /// # Errors
     /// There is no such part, or it cannot be opened.
-    pub(crate) fn open(&self, how: FileOptions) -> Result<FileDevice> {
+    pub(crate) fn open(&self, how: FileOptions) -> Result<Disk> {
         let place = self.resolve()?;
         place.open(how).map_err(|error| Failure::new(error.to_string()))
     }
@@ -217,22 +245,22 @@ impl ImageSpec {
     /// There is no such part, or it cannot be used.
     pub(crate) fn resolve(&self) -> Result<Place> {
         let Some(part) = &self.part else {
-            return Ok(Place { path: self.path.clone(), offset: 0, size: None, part: None });
+            return Ok(Place { path: self.path.clone(), ..Place::default() });
         };
         let place = |offset, size| {
             let (path, part) = (self.path.clone(), Some(part.text.clone()));
-            Place { path, offset, size, part }
+            Place { path, offset, size, part, ..Place::default() }
         };
         if let Which::Bytes { offset, size } = part.which {
             return Ok(place(offset, size));
         }
         let how = FileOptions::new().read_only(true).unlocked(true);
-        let device =
-            FileDevice::open(&self.path, &how).map_err(|error| Failure::new(error.to_string()))?;
+        let whole = Place { path: self.path.clone(), ..Place::default() };
+        let device = whole.open(how).map_err(|error| Failure::new(error.to_string()))?;
         let refused = |why: String| Failure::new(format!("{self}: {why}"));
         let found = part.find(&self.path, &device).map_err(refused)?;
         if let Some(path) = device.partition_device(found.offset, found.size) {
-            return Ok(Place { path, offset: 0, size: None, part: None });
+            return Ok(Place { path, ..Place::default() });
         }
         Ok(place(found.offset, Some(found.size)))
     }
@@ -284,8 +312,25 @@ impl Place {
     ///
     /// # Errors
     /// As [`FileDevice::open`].
-    pub(crate) fn open(&self, how: FileOptions) -> std::result::Result<FileDevice, OpenError> {
-        FileDevice::open(&self.path, &self.options(how))
+    pub(crate) fn open(&self, how: FileOptions) -> std::result::Result<Disk, OpenError> {
+        let read_only = how.is_read_only();
+        match self.remote(read_only) {
+            None => FileDevice::open(&self.path, &self.options(how)).map(Disk::File),
+            Some(opened) => opened.map_err(|source| OpenError::Io { path: self.shown(), source }),
+        }
+    }
+
+    /// Whether it is an export of a server.
+    pub(crate) fn is_remote(&self) -> bool {
+        disk::is_address(self.path.as_os_str())
+    }
+
+    /// Opens the export, if it is one.
+    fn remote(&self, read_only: bool) -> Option<std::io::Result<Disk>> {
+        let wrong = |why| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        let address = disk::address(self.path.as_os_str()).map_err(wrong).transpose()?;
+        let how = RemoteOptions { read_only, reconnect: self.reconnect };
+        Some(address.and_then(|address| Disk::open_remote(&address, self.offset, self.size, &how)))
     }
 
     /// The options that open these bytes of the file.
@@ -328,7 +373,7 @@ impl Part {
     }
 
     /// The partition of `device`, the file at `path`.
-    fn find(&self, path: &Path, device: &FileDevice) -> std::result::Result<Partition, String> {
+    fn find(&self, path: &Path, device: &Disk) -> std::result::Result<Partition, String> {
         let name = show::path(path);
         let sector = self.sector.or_else(|| device.sector_size());
         let read = &mut |at, buf: &mut [u8]| device.read_at(at, buf).is_ok();

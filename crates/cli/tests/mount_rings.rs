@@ -35,6 +35,8 @@ mod kills;
 mod log;
 #[path = "mount/memory.rs"]
 mod memory;
+#[path = "mount/nbd.rs"]
+mod nbd;
 #[path = "mount/operations.rs"]
 mod operations;
 #[path = "mount/options.rs"]

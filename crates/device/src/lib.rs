@@ -12,6 +12,7 @@
 //! | [`FileDevice`] | a regular file or block device, from an offset, locked against other writers, optionally with `O_DIRECT` |
 //! | [`MemoryDevice`] | sparse memory, cheap to clone (copy on write) |
 //! | [`NbdDevice`] | an export of an NBD server |
+//! | [`DevicePart`] | a range of another device |
 //! | [`RecordingDevice`] | logs every write and flush, so that a test can build the image after a crash at any point ([`Recording`]) |
 //! | [`FaultDevice`] | errors, torn and lost writes, full disks and delays |
 //! | [`LatencyDevice`] | delays every operation |
@@ -42,6 +43,7 @@ mod latency;
 mod memory;
 mod nbd;
 mod overlay;
+mod part;
 pub mod queue;
 mod range;
 mod read_only;
@@ -57,6 +59,7 @@ pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
 pub use nbd::{NbdAddress, NbdDevice, NbdOptions};
 pub use overlay::Overlay;
+pub use part::DevicePart;
 pub use queue::{Buffer, DeviceQueue};
 pub use read_only::ReadOnly;
 pub use record::{Event, RecordingDevice};

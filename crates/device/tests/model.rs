@@ -1,8 +1,8 @@
 //! Compares every device with a plain vector, operation by operation.
 
 use nextent_device::{
-    BlockDevice, FaultDevice, FileDevice, FileOptions, MemoryDevice, Overlay, RecordingDevice,
-    ScratchOverlay, SparseRanges,
+    BlockDevice, DevicePart, FaultDevice, FileDevice, FileOptions, MemoryDevice, Overlay,
+    RecordingDevice, ScratchOverlay, SparseRanges,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -112,6 +112,18 @@ proptest! {
         device.write_at(0, &[7; 50_000]).unwrap();
         prop_assert!(copy.to_bytes() == model);
         prop_assert!(MemoryDevice::from_bytes(&model).to_bytes() == model);
+    }
+
+    #[test]
+    fn a_part_of_a_device_equals_a_vector(ops in vec(op(), 1..40), offset in 0..9000u64) {
+        let whole = MemoryDevice::new(SIZE + 10_000);
+        whole.write_at(0, &[9; 10_000]).unwrap();
+        whole.write_at(SIZE, &[9; 10_000]).unwrap();
+        whole.write_zeroes(offset, SIZE).unwrap();
+        compare(&DevicePart::new(&whole, offset..offset + SIZE).unwrap(), &ops);
+        let all = whole.to_bytes();
+        prop_assert!(all[..offset as usize].iter().all(|byte| *byte == 9));
+        prop_assert!(all[(offset + SIZE) as usize..].iter().all(|byte| *byte == 9));
     }
 
     #[test]

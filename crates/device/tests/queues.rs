@@ -2,8 +2,8 @@
 
 use nextent_device::queue::{Buffer, Completed, DeviceQueue, Direction, Piece, Pieces, Transfer};
 use nextent_device::{
-    BlockDevice, Event, Fault, FaultDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice,
-    OpKind, Overlay, RecordingDevice, Rule,
+    BlockDevice, DevicePart, Event, Fault, FaultDevice, FileDevice, FileOptions, LatencyDevice,
+    MemoryDevice, OpKind, Overlay, RecordingDevice, Rule,
 };
 use nextent_sync::{Arc, Duration, now};
 use std::path::Path;
@@ -89,6 +89,7 @@ fn every_device_has_queues() {
     let memory = MemoryDevice::new(SIZE);
     works(&memory);
     works(&Overlay::new(MemoryDevice::new(SIZE)));
+    works(&DevicePart::new(MemoryDevice::new(2 * SIZE), 512..512 + SIZE).unwrap());
     works(&Arc::new(Box::new(MemoryDevice::new(SIZE))));
     works(&RecordingDevice::new(MemoryDevice::new(SIZE)));
     works(&LatencyDevice::new(MemoryDevice::new(SIZE), Duration::from_micros(50)));

@@ -8,6 +8,7 @@
 use super::attributes::{Adjuster, Attributes};
 use super::contents::{Contents, Filler};
 use super::fitting::{Fitting, ROUNDS};
+use super::image_device::ImageDevice;
 use super::watch::Watch;
 use super::{BuildError, Observer, Report};
 use nextent::DiskTime;
@@ -17,7 +18,7 @@ use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Geometry, Superblock};
 use nextent_sync::Arc;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -235,15 +236,46 @@ impl<'a> ImageBuilder<'a> {
             None if !exists => return Err(BuildError::NoSize),
             None => {}
         }
-        let device = FileDevice::open(path, &how)?;
+        let device = ImageDevice::File(Arc::new(FileDevice::open(path, &how)?));
         let new = NewFile((!exists).then(|| path.to_owned()));
         let plan = match plan {
             Some(plan) => plan,
             None if self.fit.is_some() => find_plan()?,
-            None => Plan::new(&self.options, device.size())?,
+            None => Plan::new(&self.options, device.get().size())?,
         };
         self.contents = contents;
         Ok(Draft { builder: self, path: path.to_owned(), device, plan, new })
+    }
+
+    /// Plans the file system on `device`, which has its size: that of the file system is at most as
+    /// large. Neither [`offset`](Self::offset) nor [`part`](Self::part) apply.
+    ///
+    /// # Errors
+    ///
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_device(self, device: Arc<dyn BlockDevice>) -> Result<Draft<'a>, BuildError> {
+        let plan = self.plan_device(&*device)?;
+        let device = ImageDevice::Other(device);
+        Ok(Draft { builder: self, path: PathBuf::new(), device, plan, new: NewFile(None) })
+    }
+
+    /// Plans the file system on `device` as [`prepare_device`](Self::prepare_device) does, and
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`prepare`](Self::prepare).
+    pub fn plan_device(&self, device: &dyn BlockDevice) -> Result<Plan, BuildError> {
+        self.check_contents()?;
+        if self.fit.is_some() {
+            return Err(BuildError::FixedSize);
+        }
+        match self.options.size.unwrap_or(device.size()) {
+            size if size > device.size() => {
+                Err(BuildError::PartTooSmall { size, part: device.size() })
+            }
+            size => Ok(Plan::new(&self.options, size)?),
+        }
     }
 
     /// Plans the file system of an image at `path`, and creates and changes nothing.
@@ -272,14 +304,20 @@ impl<'a> ImageBuilder<'a> {
         Ok(Plan::new(&self.options, size)?)
     }
 
-    /// Checks the source, and decides whether the size follows from it.
-    fn choose_fit(&mut self, path: &Path) -> Result<(), BuildError> {
+    /// Checks that the contents have what the attributes need.
+    fn check_contents(&self) -> Result<(), BuildError> {
         if let Some(contents) = &self.contents
             && self.attributes.as_ref().is_some_and(Attributes::needs_host)
             && !contents.is_directory()
         {
             return Err(BuildError::NoHostFiles { contents: contents.name() });
         }
+        Ok(())
+    }
+
+    /// Checks the source, and decides whether the size follows from it.
+    fn choose_fit(&mut self, path: &Path) -> Result<(), BuildError> {
+        self.check_contents()?;
         if let Some(part) = &self.part {
             let room = part.size.unwrap_or(u64::MAX);
             return match self.options.size {
@@ -353,15 +391,15 @@ pub(super) fn bytes(plan: &Plan) -> u64 {
 pub struct Draft<'a> {
     builder: ImageBuilder<'a>,
     path: PathBuf,
-    device: FileDevice,
+    device: ImageDevice,
     plan: Plan,
     new: NewFile,
 }
 
 impl Draft<'_> {
     /// The device, with its old contents.
-    pub fn device(&self) -> &FileDevice {
-        &self.device
+    pub fn device(&self) -> &dyn BlockDevice {
+        self.device.get()
     }
 
     /// The planned file system, with warnings about it.
@@ -376,20 +414,18 @@ impl Draft<'_> {
     /// As [`ImageBuilder::build`].
     pub fn write(self, observer: &dyn Observer) -> Result<Built, BuildError> {
         let Self { mut builder, path, mut device, plan, new } = self;
-        let how = builder.options_of_file();
         fit_device(&builder, &mut device, &plan)?;
         let Some(mut contents) = builder.contents.take() else {
-            plan.write(&device)?;
+            plan.write(device.get())?;
             new.keep();
             let geometry = plan.geometry().clone();
             return Ok(Built { superblock: plan.superblock().clone(), geometry, skipped: 0 });
         };
-        let mut device = Arc::new(device);
         let done = builder.fill((plan, &mut device), &path, &mut contents, observer);
         let skipped = match done {
             Ok(skipped) => skipped,
             Err(error) => {
-                let marked = if new.0.is_some() { Ok(()) } else { mark_as_damaged(&device) };
+                let marked = if new.0.is_some() { Ok(()) } else { mark_as_damaged(device.get()) };
                 return Err(match (error, marked) {
                     (BuildError::Incomplete { .. }, Err(unmarked)) => unmarked,
                     (error, _) => error,
@@ -397,7 +433,7 @@ impl Draft<'_> {
             }
         };
         new.keep();
-        Built::read(&path, how, skipped)
+        Built::read(device.get(), skipped)
     }
 }
 
@@ -407,7 +443,7 @@ impl<'a> ImageBuilder<'a> {
     /// number of entries that were left out.
     fn fill(
         &self,
-        (mut plan, device): (Plan, &mut Arc<FileDevice>),
+        (mut plan, device): (Plan, &mut ImageDevice),
         path: &Path,
         contents: &mut Contents<'a>,
         observer: &dyn Observer,
@@ -430,9 +466,7 @@ impl<'a> ImageBuilder<'a> {
             }
             plan = self.find_plan(path, Some(contents), (observer, round))?;
             round += 1;
-            // Not closed and opened again, so that no other program can lock it meanwhile.
-            let in_use = || io::Error::other("the image is still in use");
-            fit_device(self, Arc::get_mut(device).ok_or_else(in_use)?, &plan)?;
+            fit_device(self, device, &plan)?;
         }
     }
 }
@@ -440,10 +474,10 @@ impl<'a> ImageBuilder<'a> {
 /// Gives a file the size of a volume whose size follows from its contents.
 fn fit_device(
     builder: &ImageBuilder<'_>,
-    device: &mut FileDevice,
+    device: &mut ImageDevice,
     plan: &Plan,
 ) -> Result<(), BuildError> {
-    if builder.fit.is_some() && device.size() != bytes(plan) {
+    if builder.fit.is_some() && device.get().size() != bytes(plan) {
         device.set_len(bytes(plan))?;
     }
     Ok(())
@@ -480,10 +514,9 @@ impl Built {
     }
 
     /// Reads it from the image.
-    fn read(path: &Path, how: FileOptions, skipped: u64) -> Result<Self, BuildError> {
-        let how = how.read_only(true).unlocked(true);
+    fn read(device: &dyn BlockDevice, skipped: u64) -> Result<Self, BuildError> {
         let mut bytes = [0; SUPER_SIZE];
-        FileDevice::open(path, &how)?.read_at(SUPER_OFFSET, &mut bytes)?;
+        device.read_at(SUPER_OFFSET, &mut bytes)?;
         let superblock = Superblock::read(&bytes)?;
         let geometry = superblock.check(u64::MAX)?;
         Ok(Self { superblock, geometry, skipped })
@@ -507,7 +540,7 @@ impl Drop for NewFile {
 }
 
 /// Sets the error flag, so that the next check examines the whole image.
-fn mark_as_damaged(device: &FileDevice) -> Result<(), BuildError> {
+fn mark_as_damaged(device: &dyn BlockDevice) -> Result<(), BuildError> {
     let mut bytes = [0; SUPER_SIZE];
     device.read_at(SUPER_OFFSET, &mut bytes)?;
     // Without a superblock there is no file system to mark.

@@ -1,6 +1,7 @@
 //! The sources of a new image's contents.
 
 use super::attributes::Adjuster;
+use super::image_device::ImageDevice;
 use super::oci::Blob;
 use super::scratch::ScratchDevice;
 use super::tape::Tape;
@@ -12,7 +13,7 @@ use super::{BuildError, EntryError};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, MkfsOptions, Needs, Plan};
 use nextent::{Cred, OpenOptions};
-use nextent_device::{BlockDevice, FileDevice};
+use nextent_device::BlockDevice;
 use nextent_sync::{Arc, thread};
 use std::fmt;
 use std::fs::File;
@@ -214,7 +215,7 @@ impl Filler<'_> {
     /// fail go to `report`.
     pub(super) fn fill(
         &self,
-        (plan, device, image): (Plan, &Arc<FileDevice>, &Path),
+        (plan, device, image): (Plan, &ImageDevice, &Path),
         contents: &mut Contents<'_>,
         report: &Report<'_>,
     ) -> Result<(), BuildError> {
@@ -224,8 +225,8 @@ impl Filler<'_> {
                 self.directory((plan, device, image), (dir, kept), report)
             }
             From::Streams { streams, layers } => {
-                plan.write(&**device)?;
-                let device: Arc<dyn BlockDevice> = Arc::<FileDevice>::clone(device);
+                plan.write(device.get())?;
+                let device = device.share();
                 let source = Self::source(image);
                 let how = How { measures: false, layers: *layers, report, source };
                 self.streams(device, &how, streams).map(drop)
@@ -283,12 +284,12 @@ impl Filler<'_> {
 
     fn directory(
         &self,
-        (new, device, image): (Plan, &Arc<FileDevice>, &Path),
+        (new, device, image): (Plan, &ImageDevice, &Path),
         (dir, kept): (&Path, KeptListings),
         report: &Report<'_>,
     ) -> Result<(), BuildError> {
         let source = Self::source(image);
-        let filling = Filling::new(new, &**device)?;
+        let filling = Filling::new(new, device.get())?;
         let how = (self.threads, self.one_writer, self.skip_unreadable);
         match plan((&source, dir.to_owned(), kept), filling, report, how, &self.adjuster) {
             // The error that stopped it was reported.
@@ -301,12 +302,12 @@ impl Filler<'_> {
     }
 
     /// Applies the attributes that need the filled volume.
-    fn finish(&self, device: &Arc<FileDevice>, report: &Report<'_>) -> Result<(), BuildError> {
+    fn finish(&self, device: &ImageDevice, report: &Report<'_>) -> Result<(), BuildError> {
         let attributes = self.adjuster.attributes.filter(|attributes| attributes.needs_finish());
         let Some(attributes) = attributes.filter(|_| !report.failed()) else {
             return Ok(());
         };
-        let volume = self.open(Arc::<FileDevice>::clone(device))?;
+        let volume = self.open(device.share())?;
         attributes.finish(&volume)?;
         Ok(volume.close()?)
     }

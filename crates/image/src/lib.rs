@@ -26,6 +26,7 @@ mod host_dirs;
 mod host_sink;
 mod host_source;
 mod host_sys;
+mod image_device;
 mod image_sink;
 mod image_source;
 mod layer;

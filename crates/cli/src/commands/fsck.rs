@@ -3,6 +3,7 @@
 //! `-p`, `-a` and `-y` replay the journal, finish orphans, check, and print one line. Other repairs
 //! are not implemented: remaining errors give exit code 4.
 
+use crate::disk::Disk;
 use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::target::ImageSpec;
@@ -112,7 +113,7 @@ impl Args {
     }
 
     /// The device of an external journal: the given one, else the block device with its UUID.
-    fn journal(&self, state: &Peek) -> Result<Option<FileDevice>> {
+    fn journal(&self, state: &Peek) -> Result<Option<Disk>> {
         let options = FileOptions::new().read_only(true);
         if let Some(spec) = &self.external {
             return spec.open(options).map(Some).map_err(fail);
@@ -120,7 +121,8 @@ impl Args {
         let Some(uuid) = state.external_journal else { return Ok(None) };
         let Ok(all) = std::fs::read_dir("/sys/class/block") else { return Ok(None) };
         let paths = all.flatten().map(|entry| Path::new("/dev").join(entry.file_name()));
-        let mut devices = paths.filter_map(|path| FileDevice::open(&path, &options).ok());
+        let mut devices =
+            paths.filter_map(|path| FileDevice::open(&path, &options).ok().map(Disk::File));
         Ok(devices.find(|device| is_journal(device, uuid)))
     }
 

@@ -3,11 +3,12 @@
 //! Nothing is locked, since partitions may be in use: the contents of such a partition are shown as
 //! they are on the disk at that moment.
 
+use crate::disk::Disk;
 use crate::failure::{Result, say};
 use crate::show;
 use crate::target::ImageSpec;
 use nextent::Foreign;
-use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_device::{BlockDevice, FileOptions};
 use nextent_num::to_u64;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use nextent_ondisk::{Compat, Incompat, Partition, PartitionTable, RoCompat, Superblock};
@@ -22,7 +23,7 @@ enum Contents {
 }
 
 /// The device and the table of a disk without a file system of its own.
-pub(super) fn disk(image: &ImageSpec) -> Option<(FileDevice, PartitionTable)> {
+pub(super) fn disk(image: &ImageSpec) -> Option<(Disk, PartitionTable)> {
     let device = image.open(FileOptions::new().read_only(true).unlocked(true)).ok()?;
     if superblock(&device, 0, device.size()).is_some() {
         return None;
@@ -38,7 +39,7 @@ pub(super) fn disk(image: &ImageSpec) -> Option<(FileDevice, PartitionTable)> {
 /// Shows the partitions.
 pub(super) fn print(
     image: &ImageSpec,
-    (device, table): &(FileDevice, PartitionTable),
+    (device, table): &(Disk, PartitionTable),
     as_json: bool,
 ) -> Result<()> {
     let all: Vec<(&Partition, Contents)> =
@@ -105,14 +106,14 @@ fn describe(image: &ImageSpec, table: &PartitionTable, all: &[(&Partition, Conte
 }
 
 /// The superblock of the `size` bytes from `at` on.
-fn superblock(device: &FileDevice, at: u64, size: u64) -> Option<Superblock> {
+fn superblock(device: &Disk, at: u64, size: u64) -> Option<Superblock> {
     let mut bytes = [0; SUPER_SIZE];
     let fits = size >= SUPER_OFFSET + to_u64(SUPER_SIZE);
     device.read_at(at.checked_add(SUPER_OFFSET).filter(|_| fits)?, &mut bytes).ok()?;
     Superblock::read(&bytes).ok()
 }
 
-fn contents(device: &FileDevice, part: &Partition) -> Contents {
+fn contents(device: &Disk, part: &Partition) -> Contents {
     if part.fault.is_some() {
         return Contents::Other(String::new());
     }

@@ -2,6 +2,7 @@
 
 mod diff;
 mod edit;
+mod nbd;
 mod nodes;
 mod plot;
 mod sync;

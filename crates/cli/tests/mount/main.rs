@@ -20,6 +20,7 @@ mod idmap;
 mod kills;
 mod log;
 mod memory;
+mod nbd;
 mod operations;
 mod options;
 mod overlay;

@@ -6,18 +6,6 @@ use nextent_testkit::{Skip, e2fs, namespace, need};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// Runs `nextent mount -o remount,OPTIONS` on a mount; what it printed, if it failed.
-fn remount(mount: &Mount, options: &str) -> Result<(), String> {
-    let options = format!("remount,{options}");
-    let output = run(&["mount", "-o", &options, text(mount.path())]);
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8(output.stderr).unwrap()),
-    }
-}
 
 /// The flags that the kernel shows for a mount.
 fn shown(mount: &Mount) -> String {
@@ -76,21 +64,16 @@ fn files_in_use_keep_a_mount_writable() {
     let mount = need!(Mount::new(&image, ""));
     let name = mount.join("file");
     let open = File::create(&name).unwrap();
-    let why = remount(&mount, "ro").unwrap_err();
+    let why = try_remount(&mount, "ro").unwrap_err();
     assert!(why.contains("open for writing"), "{why}");
     drop(open);
     let open = File::open(&name).unwrap();
     fs::remove_file(&name).unwrap();
-    let why = remount(&mount, "ro").unwrap_err();
+    let why = try_remount(&mount, "ro").unwrap_err();
     assert!(why.contains("deleted"), "{why}");
     fs::write(&name, "text").unwrap();
     drop(open);
-    // The kernel may count closed files for a moment.
-    let begun = Instant::now();
-    while let Err(why) = remount(&mount, "ro") {
-        assert!(begun.elapsed() < PATIENCE, "still refused: {why}");
-        sleep(Duration::from_millis(50));
-    }
+    remount(&mount, "ro").unwrap();
     assert_clean_now(&image, dir.path());
     mount.unmount();
     e2fs::assert_clean(&image);

@@ -140,6 +140,30 @@ impl Drop for LoopDevice {
     }
 }
 
+/// Runs `nextent mount -o remount,OPTIONS` on a mount; what it printed, if it failed.
+pub(crate) fn try_remount(mount: &Mount, options: &str) -> Result<(), String> {
+    let options = format!("remount,{options}");
+    let output = run(&["mount", "-o", &options, text(mount.path())]);
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+/// The same. Repeats it while the kernel counts files as open for writing or deleted: a process
+/// that another test is starting has copies of this process's descriptors for a moment.
+pub(crate) fn remount(mount: &Mount, options: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match try_remount(mount, options) {
+            Err(why) if why.contains("open for writing") && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Runs `work` on a new image of `size`, mounted with each of some options.
 #[track_caller]
 pub(crate) fn with_each(

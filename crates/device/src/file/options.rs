@@ -38,6 +38,11 @@ impl FileOptions {
         self
     }
 
+    /// Whether they open for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Opens read only if the file cannot be opened for writing.
     pub fn fall_back_to_read_only(mut self, yes: bool) -> Self {
         self.fall_back = yes;

@@ -78,9 +78,11 @@ impl Connections {
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("NBD server {}: {error}", address.server))
         };
-        let (export, channels) = connect(address, options, None).map_err(failed)?;
+        // The working directory may be another one when it connects again.
+        let address = address.absolute()?;
+        let (export, channels) = connect(&address, options, None).map_err(failed)?;
         Ok(Self {
-            address: address.clone(),
+            address,
             options: options.clone(),
             export,
             connecting: Mutex::new(&CONNECTING, None),

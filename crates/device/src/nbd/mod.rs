@@ -36,6 +36,7 @@ use crate::{BlockDevice, range};
 use connections::{Connections, MOST_ATTEMPTS};
 use negotiate::violation;
 use nextent_num::{must_fit, to_u64, to_usize};
+use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{LockClass, RwLock};
 use queue::NbdQueue;
 use std::io::{self, IoSlice};
@@ -67,7 +68,8 @@ const MOST_UNFLUSHED: usize = 64 << 20;
 /// ```
 pub struct NbdDevice {
     connections: Connections,
-    read_only: bool,
+    /// Writes are refused. Relaxed: nothing else depends on it.
+    read_only: AtomicBool,
     /// Writes are stable when they end, because the server cannot flush.
     stable_writes: bool,
     /// [partial] Held shared by writes of whole blocks, exclusively by writes of parts.
@@ -82,14 +84,31 @@ impl NbdDevice {
     /// write stable: it offers neither `FLUSH` nor `FUA`, and `options` want to write.
     pub fn open(address: &NbdAddress, options: &NbdOptions) -> io::Result<Self> {
         let connections = Connections::open(address, options)?;
-        let export = &connections.export;
-        let read_only = options.read_only || export.has(transmission::READ_ONLY);
-        let stable_writes = !export.has(transmission::SEND_FLUSH);
-        if !read_only && stable_writes && !export.has(transmission::SEND_FUA) {
+        let stable_writes = !connections.export.has(transmission::SEND_FLUSH);
+        let read_only = AtomicBool::new(true);
+        let partial = RwLock::new(&PARTIAL, ());
+        let device = Self { connections, read_only, stable_writes, partial };
+        if !options.read_only && !device.connections.export.has(transmission::READ_ONLY) {
+            device.allow_writes()?;
+        }
+        Ok(device)
+    }
+
+    /// Allows writes to an export that was opened for reading.
+    ///
+    /// # Errors
+    /// The server does not allow writes, or can make none stable.
+    pub fn allow_writes(&self) -> io::Result<()> {
+        let export = &self.connections.export;
+        if export.has(transmission::READ_ONLY) {
+            return Err(range::read_only());
+        }
+        if self.stable_writes && !export.has(transmission::SEND_FUA) {
             let text = "the NBD server offers neither FLUSH nor FUA, so no write is ever stable";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Ok(Self { connections, read_only, stable_writes, partial: RwLock::new(&PARTIAL, ()) })
+        self.read_only.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The block size of the server, in bytes: each request is a multiple of it.
@@ -118,7 +137,7 @@ impl NbdDevice {
     }
 
     fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
-        if self.read_only { Err(range::read_only()) } else { self.check(offset, len) }
+        if self.is_read_only() { Err(range::read_only()) } else { self.check(offset, len) }
     }
 
     /// Divides a range into requests of at most `largest` bytes.
@@ -269,7 +288,7 @@ impl BlockDevice for NbdDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.read_only || self.stable_writes {
+        if self.is_read_only() || self.stable_writes {
             return Ok(());
         }
         let mark = self.records().then(|| self.connections.unflushed.lock().mark());
@@ -316,7 +335,7 @@ impl BlockDevice for NbdDevice {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only.load(Ordering::Relaxed)
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

@@ -1,6 +1,7 @@
 //! Addresses of NBD exports.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 /// The port of NBD servers, if an address names none.
@@ -76,6 +77,15 @@ impl NbdAddress {
             _ => return Err(format!("{scheme}:// is no address of NBD")),
         };
         Ok(Self { server, export })
+    }
+
+    /// The same with an absolute path of the socket.
+    pub(super) fn absolute(&self) -> io::Result<Self> {
+        let server = match &self.server {
+            ServerAddress::Unix(path) => ServerAddress::Unix(std::path::absolute(path)?),
+            tcp @ ServerAddress::Tcp { .. } => tcp.clone(),
+        };
+        Ok(Self { server, export: self.export.clone() })
     }
 
     /// The name of the export.

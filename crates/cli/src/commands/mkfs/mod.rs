@@ -15,11 +15,12 @@ use crate::target::{ImageSpec, Place};
 use clap::Parser;
 use nextent::Foreign;
 use nextent::mkfs::{Fit, MkfsOptions, Owner};
-use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_device::{BlockDevice, FileOptions};
 use nextent_image::{BuildError, Built, ImageBuilder};
 use nextent_num::to_u64;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use nextent_ondisk::{Geometry, Superblock};
+use nextent_sync::Arc;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -179,34 +180,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let bytes = device_size(&place, &options).map_err(at)?;
         options::complete(args, &**front, &mut options, bytes).map_err(at)?;
     }
-    let root_owner = options::root_owner(args, &options);
-    let root_mode = options::asked(args, "root_perms").then_some(options.extended.root_mode);
-    let clock = options.clock;
-    let mut builder = ImageBuilder::new(options).offset(place.offset).direct(args.direct);
-    if let Some(part) = &place.part {
-        builder = builder.part(part, place.size);
-    }
-    let mut builder = args.attributes.apply(builder, clock).map_err(at)?;
-    if let Some(threads) = args.threads {
-        builder = builder.threads(threads);
-    }
-    if let Some(contents) = sources::open(&args.contents, args.oci.as_deref()).map_err(at)? {
-        builder = builder.contents(contents);
-        // Also 0:0, as an option, replaces the owner that the source has.
-        if let Some(Owner { uid, gid }) = root_owner {
-            builder = builder.root_owner(uid, gid);
-        }
-        if let Some(mode) = root_mode {
-            builder = builder.root_mode(mode);
-        }
-        builder = builder.xattrs(!options::asked(args, "no_copy_xattrs"));
-    }
-    if let Some(fit) = args.free {
-        builder = builder.fit(fit);
-    }
+    let builder = builder(args, &place, options).map_err(at)?;
     let progress = || Progress::new("mkfs", show::path(&args.image), args.quiet);
     if args.dry_run {
-        return match builder.plan(&place.path, &progress()) {
+        let plan = match remote(&place, true).map_err(at)? {
+            Some(device) => builder.plan_device(&*device),
+            None => builder.plan(&place.path, &progress()),
+        };
+        return match plan {
             Ok(plan) => {
                 report::show(args, plan.superblock(), plan.geometry())?;
                 Ok(ExitCode::SUCCESS)
@@ -214,7 +195,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(error) => failed(&place, &error).map_err(at),
         };
     }
-    let draft = match builder.prepare(&place.path, &progress()) {
+    let draft = match remote(&place, false).map_err(at)? {
+        Some(device) => builder.prepare_device(device),
+        None => builder.prepare(&place.path, &progress()),
+    };
+    let draft = match draft {
         Ok(draft) => draft,
         Err(error) => return failed(&place, &error).map_err(at),
     };
@@ -230,6 +215,57 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Err(error) => return failed(&place, &error).map_err(at),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the arguments ask for.
+fn builder<'a>(
+    args: &'a Args,
+    place: &Place,
+    options: MkfsOptions,
+) -> Result<ImageBuilder<'a>, String> {
+    let root_owner = options::root_owner(args, &options);
+    let root_mode = options::asked(args, "root_perms").then_some(options.extended.root_mode);
+    let clock = options.clock;
+    // A device that is not a file has its size and offset already.
+    let mut builder = ImageBuilder::new(options).direct(args.direct);
+    if !place.is_remote() {
+        builder = builder.offset(place.offset);
+    }
+    if let Some(part) = &place.part {
+        builder = builder.part(part, place.size);
+    }
+    let mut builder = args.attributes.apply(builder, clock)?;
+    if let Some(threads) = args.threads {
+        builder = builder.threads(threads);
+    }
+    if let Some(contents) = sources::open(&args.contents, args.oci.as_deref())? {
+        builder = builder.contents(contents);
+        // Also 0:0, as an option, replaces the owner that the source has.
+        if let Some(Owner { uid, gid }) = root_owner {
+            builder = builder.root_owner(uid, gid);
+        }
+        if let Some(mode) = root_mode {
+            builder = builder.root_mode(mode);
+        }
+        builder = builder.xattrs(!options::asked(args, "no_copy_xattrs"));
+    }
+    if let Some(fit) = args.free {
+        builder = builder.fit(fit);
+    }
+    Ok(builder)
+}
+
+/// The export of a server to make the file system on, if the argument names one.
+fn remote(place: &Place, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>, String> {
+    if !place.is_remote() {
+        return Ok(None);
+    }
+    let device = place.open(FileOptions::new().read_only(read_only));
+    let device = device.map_err(|error| without_name(place, &error.to_string()))?;
+    if !read_only && device.is_read_only() {
+        return Err("the server allows no writes".into());
+    }
+    Ok(Some(Arc::new(device)))
 }
 
 /// Prints what was made.
@@ -252,9 +288,12 @@ fn failed(place: &Place, error: &BuildError) -> Result<ExitCode, String> {
 
 /// The error without the path of the image, which the caller adds.
 fn without_path(place: &Place, error: &BuildError) -> String {
-    let text = error.to_string();
+    without_name(place, &error.to_string())
+}
+
+fn without_name(place: &Place, text: &str) -> String {
     let path = format!("{}: ", place.shown().display());
-    text.strip_prefix(&path).map_or(text.clone(), str::to_owned)
+    text.strip_prefix(&path).unwrap_or(text).to_owned()
 }
 
 /// The bytes to make the file system in: those that the argument names, or from `offset` on.
@@ -275,7 +314,7 @@ fn device_size(place: &Place, options: &MkfsOptions) -> Result<u64, String> {
 }
 
 /// What the device contains, if that is recognised.
-fn holds(device: &FileDevice) -> Result<Option<String>, String> {
+fn holds(device: &dyn BlockDevice) -> Result<Option<String>, String> {
     let mut bytes = [0; SUPER_SIZE];
     if device.size() >= SUPER_OFFSET + to_u64(SUPER_SIZE) {
         device.read_at(SUPER_OFFSET, &mut bytes).map_err(|error| error.to_string())?;
@@ -295,7 +334,7 @@ fn holds(device: &FileDevice) -> Result<Option<String>, String> {
 
 /// Asks a user at a terminal before existing contents are overwritten; whether to go on. As with
 /// mke2fs, a program is not asked.
-fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
+fn confirmed(args: &Args, device: &dyn BlockDevice) -> Result<bool, String> {
     let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.force > 0 || !person {
         return Ok(true);

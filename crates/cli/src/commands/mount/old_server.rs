@@ -3,8 +3,9 @@
 //! `umount(2)` returns before that server has closed the image. So `umount m && nextent mount IMAGE
 //! m` finds the image locked for some milliseconds, or longer on a slow disk.
 
+use crate::disk::Disk;
 use crate::target::Place;
-use nextent_device::{FileDevice, FileOptions, OpenError, User};
+use nextent_device::{FileOptions, OpenError, User};
 use nextent_sync::{Duration, now, sleep};
 
 /// The longest time to wait.
@@ -17,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// The last refusal.
-pub(super) fn open_after(image: &Place, how: &FileOptions) -> Result<FileDevice, OpenError> {
+pub(super) fn open_after(image: &Place, how: &FileOptions) -> Result<Disk, OpenError> {
     let begun = now();
     loop {
         match image.open(how.clone()) {

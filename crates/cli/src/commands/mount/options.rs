@@ -15,6 +15,8 @@ pub(super) struct Options {
     pub(super) offset: u64,
     pub(super) errors: Option<ErrorPolicy>,
     pub(super) commit: Option<Duration>,
+    /// For how long a lost connection to an NBD server is made again.
+    pub(super) reconnect: Duration,
     /// Freed blocks are discarded.
     pub(super) discard: bool,
     /// The block of the superblock's backup to use, in units of 1 KiB.
@@ -55,6 +57,9 @@ Options of -o, separated by commas; others are refused:
   commit=SECONDS        the longest time until a change is committed (default: 5)
   discard, nodiscard    whether freed blocks are discarded after the commit that freed them is
                         durable: image files get holes (default: nodiscard)
+  reconnect=SECONDS     how long to connect again to an NBD server whose connection is lost; the
+                        writes since the last flush are kept in memory and repeated (default: 0,
+                        which stops the journal)
   sb=BLOCK              use the backup of the superblock at this block, in units of 1 KiB, and the
                         group descriptors behind it; the mount is then read-only
   cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
@@ -160,6 +165,7 @@ pub(crate) const WORDS: &[&str] = &[
     "commit=",
     "discard",
     "nodiscard",
+    "reconnect=",
     "sb=",
     "cache_size=",
     "log_level=error",
@@ -304,6 +310,10 @@ impl Options {
                 let seconds: u32 = value.parse().map_err(|_| bad("a number of seconds".into()))?;
                 // Zero means the default, as in ext4.
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
+            }
+            "reconnect" => {
+                let seconds: u32 = value.parse().map_err(|_| bad("a number of seconds".into()))?;
+                self.reconnect = Duration::from_secs(u64::from(seconds));
             }
             "sb" => {
                 let block = value.parse::<u32>();

@@ -9,6 +9,7 @@ use super::remount;
 use super::report::{self, Reporter};
 use super::utab::UtabEntry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
+use crate::disk::{self, Disk};
 use crate::failure::{Failure, Result};
 use crate::log::{self, Level};
 use crate::show;
@@ -182,7 +183,7 @@ fn mount<T: Transport + Send + 'static>(
 /// A volume to serve.
 struct OpenVolume {
     volume: Inodes,
-    device: Arc<FileDevice>,
+    device: Arc<Disk>,
     /// The device of the volume, if the kernel is to mount that.
     block_device: Option<BlockSource>,
     /// Keeps other mounts away from that device until then.
@@ -191,11 +192,17 @@ struct OpenVolume {
 
 /// The image by its absolute path, and the bytes of the volume.
 fn image_and_place(args: &Args, options: &Options) -> Result<(ImageSpec, Place)> {
-    let path = image_path(args.image.path())
-        .map_err(|error| failed(format!("{}: {error}", show::path(args.image.path()))))?;
-    let image = args.image.with_path(path);
+    let image = match disk::is_address(args.image.path().as_os_str()) {
+        true => args.image.clone(),
+        false => {
+            let path = image_path(args.image.path())
+                .map_err(|error| failed(format!("{}: {error}", show::path(args.image.path()))))?;
+            args.image.with_path(path)
+        }
+    };
     let place = image.resolve().map_err(|failure| failure.with_code(FAILED))?;
     let place = if image.is_part() { place } else { Place { offset: options.offset, ..place } };
+    let place = Place { reconnect: options.reconnect, ..place };
     Ok((image, place))
 }
 
@@ -265,7 +272,7 @@ fn lacks_root(volume: &Inodes) -> Option<String> {
 
 /// The block device for the kernel to mount. Only root may do that; the table of mounts then shows
 /// the device as the source.
-fn as_block_device(image: &Path, options: &Options, device: &FileDevice) -> Option<BlockSource> {
+fn as_block_device(image: &Path, options: &Options, device: &Disk) -> Option<BlockSource> {
     let may = rustix::process::geteuid().is_root() && options.source.is_none();
     let block_size = device.cache_block_size().filter(|_| may)?;
     Some(BlockSource { path: image.into(), block_size })

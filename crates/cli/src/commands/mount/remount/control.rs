@@ -7,10 +7,10 @@
 use super::super::options::Options;
 use super::plan;
 use crate::commands::status::socket::{self, SocketFile};
+use crate::disk::Disk;
 use crate::log::{self, Level};
 use nextent::Error;
 use nextent::inodes::Inodes;
-use nextent_device::{FileDevice, OpenError};
 use nextent_fuse::{AccessTimes, MountFlag, Mounted, Server};
 use nextent_sync::{Arc, Duration, Weak, now, sleep, thread};
 use rustix::net::sockopt::socket_peercred;
@@ -90,7 +90,7 @@ pub(super) fn ask(mounted: &Mounted, request: &Request) -> std::io::Result<Answe
 
 /// The image of a mount.
 pub(in super::super) struct Image {
-    pub(in super::super) device: Arc<FileDevice>,
+    pub(in super::super) device: Arc<Disk>,
     /// The kernel has claimed the device for the mount.
     pub(in super::super) mounted: bool,
 }
@@ -122,11 +122,8 @@ pub(in super::super) fn listen(
 
 impl Image {
     /// Opens the device for writing, if it was opened for reading.
-    fn allow_writes(&self) -> Result<(), OpenError> {
-        match self.mounted {
-            true => self.device.allow_writes_for_mount(),
-            false => self.device.allow_writes(),
-        }
+    fn allow_writes(&self) -> Result<(), String> {
+        self.device.allow_writes(self.mounted)
     }
 }
 
@@ -171,7 +168,7 @@ impl Controlled {
         if next.read_only {
             make_read_only(volume).map_err(|error| error.to_string())?;
         } else if self.options.read_only {
-            self.image.allow_writes().map_err(|error| error.to_string())?;
+            self.image.allow_writes()?;
             volume.make_writable().map_err(|error| error.to_string())?;
         }
         volume.set_error_policy(next.errors);

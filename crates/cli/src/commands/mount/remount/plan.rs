@@ -41,6 +41,7 @@ fn fixed(now: &Options, next: &Options) -> Option<&'static str> {
         remount: _,
         no_recovery,
         offset,
+        reconnect,
         commit,
         superblock,
         cache_bytes,
@@ -59,6 +60,7 @@ fn fixed(now: &Options, next: &Options) -> Option<&'static str> {
     let differs = [
         ("norecovery", now.no_recovery != *no_recovery),
         ("offset", now.offset != *offset),
+        ("reconnect", now.reconnect != *reconnect),
         ("commit", now.commit.unwrap_or(COMMIT) != commit.unwrap_or(COMMIT)),
         ("sb", now.superblock != *superblock),
         ("cache_size", now.cache_bytes != *cache_bytes),

@@ -1,0 +1,166 @@
+//! Commands on exports of NBD servers.
+
+use super::Image;
+use nextent_testkit::{DiskImage, NbdServer, Skip, e2fs, need};
+use std::path::Path;
+
+const SIZE: &str = "48m";
+
+/// An image with a server for it.
+struct Served {
+    image: Image,
+    server: NbdServer,
+}
+
+impl Served {
+    fn new() -> Result<Self, Skip> {
+        let image = Image { dir: tempfile::tempdir().unwrap() };
+        let file = std::fs::File::create(image.path()).unwrap();
+        file.set_len(48 << 20).unwrap();
+        let server = NbdServer::nbdkit(&["file", image.path().to_str().unwrap()])?;
+        Ok(Self { image, server })
+    }
+
+    /// The arguments, with `NBD` replaced by the server's address.
+    fn with_address(&self, args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| arg.replace("NBD", &self.server.address())).collect()
+    }
+
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> String {
+        let args = self.with_address(args);
+        self.image.ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[track_caller]
+    fn fails(&self, args: &[&str], code: i32) -> String {
+        let args = self.with_address(args);
+        self.image.fails(&args.iter().map(String::as_str).collect::<Vec<_>>(), code)
+    }
+}
+
+/// A small tree of the host.
+fn tree(dir: &Path) -> String {
+    let tree = dir.join("tree");
+    std::fs::create_dir_all(tree.join("sub")).unwrap();
+    for n in 0..50 {
+        std::fs::write(tree.join(format!("sub/f{n}")), vec![n; 100 * usize::from(n)]).unwrap();
+    }
+    std::os::unix::fs::symlink("sub/f1", tree.join("link")).unwrap();
+    tree.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_command_takes_an_export() {
+    let served = need!(Served::new());
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree(dir.path());
+    served.ok(&["mkfs", "-q", "-L", "far", "-d", &tree, "NBD"]);
+    e2fs::assert_clean(&served.image.path());
+    served.ok(&["diff", "NBD", &tree]);
+    assert!(served.ok(&["info", "NBD"]).contains("far"));
+    served.ok(&["fsck", "-f", "-n", "NBD"]);
+    served.ok(&["mkdir", "NBD:/new"]);
+    served.ok(&["cp", "-a", &tree, "NBD:/new/tree"]);
+    served.ok(&["mv", "NBD:/new/tree/link", "NBD:/moved"]);
+    served.ok(&["rm", "-r", "NBD:/sub"]);
+    let names = served.ok(&["ls", "NBD:/"]);
+    let mut names: Vec<_> = names.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["link", "lost+found", "moved", "new"]);
+    served.ok(&["sync", &tree, "NBD:/"]);
+    assert!(served.ok(&["sync", &tree, "NBD:/"]).contains("0 blocks"));
+    served.ok(&["diff", "NBD", &tree]);
+    let back = dir.path().join("back");
+    served.ok(&["cp", "-a", "NBD:/sub", back.to_str().unwrap()]);
+    assert_eq!(std::fs::read(back.join("f7")).unwrap(), vec![7; 700]);
+    served.ok(&["trim", "NBD"]);
+    drop(served.server);
+    e2fs::assert_clean(&served.image.path());
+}
+
+/// The same contents give the same bytes on an export and in a file.
+#[test]
+fn an_export_gets_the_same_bytes_as_a_file() {
+    let served = need!(Served::new());
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree(dir.path());
+    let file = dir.path().join("file").to_str().unwrap().to_owned();
+    let id = [
+        "-U",
+        "12345678-1234-1234-1234-123456789abc",
+        "-E",
+        "hash_seed=12345678-1234-1234-1234-123456789abc",
+    ];
+    let make =
+        |to: &[&str]| served.with_address(&[&["mkfs", "-q", "-d", &tree][..], &id, to].concat());
+    for to in [&["NBD"][..], &[&file, SIZE]] {
+        let made = std::process::Command::new(env!("CARGO_BIN_EXE_nextent"))
+            .args(make(to))
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    drop(served.server);
+    e2fs::assert_clean(&served.image.path());
+    assert!(std::fs::read(served.image.path()).unwrap() == std::fs::read(file).unwrap());
+}
+
+#[test]
+fn partitions_of_an_export_are_used() {
+    let served = need!(Served::new());
+    let parts = [("first", 1, 16), ("root", 17, 24)];
+    let disk = DiskImage::gpt(&served.image.path(), 48, 512, &parts);
+    let root = 17 << 20..41 << 20;
+    let outside = disk.outside(&root);
+    served.ok(&["mkfs", "-q", "NBD@label=root"]);
+    served.ok(&["mkdir", "NBD@2:/dir"]);
+    assert!(served.ok(&["ls", "NBD@offset=17m,size=24m:/"]).contains("dir"));
+    assert!(served.ok(&["info", "NBD"]).contains("root"));
+    assert!(served.fails(&["ls", "NBD@3:/"], 1).contains("no such partition"));
+    drop(served.server);
+    assert!(outside == disk.outside(&root));
+    let part = served.image.dir.path().join("part");
+    disk.extract(&root, &part);
+    e2fs::assert_clean(&part);
+}
+
+#[test]
+fn wrong_exports_are_refused_by_one_line() {
+    let mut served = need!(Served::new());
+    served.ok(&["mkfs", "-q", "NBD"]);
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree(dir.path());
+    assert!(served.fails(&["mkfs", "-q", "NBD", "1g"], 1).contains("do not fit"));
+    assert!(served.fails(&["mkfs", "-q", "--free", "0", "-d", &tree, "NBD"], 1).contains("size"));
+    for (wrong, why) in [
+        ("nbd://", "needs a host"),
+        ("nbd://host:0/x", "HOST[:PORT]"),
+        ("nbd+unix:///x", "?socket=PATH"),
+        ("nbds://host/x", "TLS"),
+    ] {
+        let said = served.fails(&["ls", &format!("{wrong}:/")], 2);
+        assert!(said.contains(why), "{said}");
+        let said = served.fails(&["info", wrong], 2);
+        assert!(said.contains(why), "{said}");
+    }
+    let missing = "nbd+unix:///?socket=/nonexistent/socket";
+    assert!(served.fails(&["ls", &format!("{missing}:/")], 1).contains("/nonexistent/socket"));
+    served.server.kill();
+    assert!(served.fails(&["ls", "NBD:/"], 1).contains("NBD server"));
+    assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("NBD server"));
+    assert!(!Path::new("nbd:").exists() && !Path::new("nbd+unix:").exists());
+}
+
+#[test]
+fn read_only_exports_are_read() {
+    let mut served = need!(Served::new());
+    served.ok(&["mkfs", "-q", "NBD"]);
+    let path = served.image.path();
+    served.server = NbdServer::nbdkit(&["-r", "file", path.to_str().unwrap()]).unwrap();
+    served.ok(&["ls", "NBD:/"]);
+    served.ok(&["fsck", "-f", "-n", "NBD"]);
+    assert!(served.fails(&["mkdir", "NBD:/new"], 1).contains("read-only"));
+    assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("allows no writes"));
+}

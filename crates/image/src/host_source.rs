@@ -40,6 +40,27 @@ impl HostSource {
     pub fn new(xattrs: bool, avoid: Vec<FileId>) -> Self {
         Self { xattrs, avoid }
     }
+
+    /// As [`meta`](Source::meta), and faster in a thread that has a working directory of its own,
+    /// which becomes that of the file.
+    pub(super) fn meta_in(&self, node: &HostNode) -> Result<Meta> {
+        self.meta_from(node, true)
+    }
+
+    fn meta_from(&self, node: &HostNode, moves: bool) -> Result<Meta> {
+        let flags = if node.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        node.with(|dir, name| {
+            let stat = statat(dir, name, flags)?;
+            let at = match node.dir {
+                Some(_) if moves && host_sys::work_in(dir) => At::Path(name, false),
+                Some(_) => At::Name(dir, name),
+                None => At::Path(name, node.follow),
+            };
+            let meta = attributes(self, at, &stat)?;
+            let special = !matches!(meta.kind, Kind::File | Kind::Dir);
+            Ok(if node.contents && special { meta.into_stream() } else { meta })
+        })
+    }
 }
 
 /// The identity of a file of the host.
@@ -69,6 +90,11 @@ impl HostNode {
     /// The same, with the contents of a pipe or a device.
     pub fn contents(path: &Path) -> Self {
         Self { contents: true, ..Self::top(path, true) }
+    }
+
+    /// Whether it is a file that the user named by an absolute path.
+    pub(super) fn is_absolute(&self) -> bool {
+        self.dir.is_none() && Path::new(&*self.name).is_absolute()
     }
 
     /// The file as a directory.
@@ -123,17 +149,7 @@ impl Source for HostSource {
     }
 
     fn meta(&self, node: &HostNode) -> Result<Meta> {
-        let flags = if node.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        node.with(|dir, name| {
-            let stat = statat(dir, name, flags)?;
-            let at = match node.dir {
-                Some(_) => At::Name(dir, name),
-                None => At::Path(name, node.follow),
-            };
-            let meta = attributes(self, at, &stat)?;
-            let special = !matches!(meta.kind, Kind::File | Kind::Dir);
-            Ok(if node.contents && special { meta.into_stream() } else { meta })
-        })
+        self.meta_from(node, false)
     }
 
     fn list(&self, node: &HostNode, each: &mut dyn FnMut(Vec<u8>, HostNode)) -> Result<()> {

@@ -38,6 +38,7 @@ mod linux {
     use rustix::fs::{AtFlags, Mode, RawDir, mknodat, utimensat};
     use std::cell::Cell;
     use std::ffi::OsStr;
+    use std::mem::MaybeUninit;
 
     /// Bytes of entries that one call returns.
     const ENTRIES: usize = 32 << 10;
@@ -47,8 +48,9 @@ mod linux {
         dir: BorrowedFd<'_>,
         mut each: impl FnMut(&[u8], FileType),
     ) -> rustix::io::Result<()> {
-        let mut space = Vec::with_capacity(ENTRIES);
-        let mut entries = RawDir::new(dir, space.spare_capacity_mut());
+        // Not from the allocator, which tidies its free lists whenever so much is freed.
+        let mut space = [MaybeUninit::uninit(); ENTRIES];
+        let mut entries = RawDir::new(dir, &mut space);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             each(entry.file_name().to_bytes(), entry.file_type());

@@ -12,6 +12,7 @@ use crate::diff::{Side, first_difference};
 use crate::entered::Entered;
 use crate::entry::{Kind, Meta};
 use crate::host_source::{HostNode, HostSource};
+use crate::host_sys;
 use crate::image_source::{ImageNode, ImageSource};
 use crate::listing::{ListedEntry, sorted};
 use crate::queue::Queue;
@@ -41,7 +42,7 @@ pub(super) struct Trees<'a> {
 impl Trees<'_> {
     /// The attributes that the image is to have for `node`.
     pub(super) fn meta(&self, node: &HostNode) -> Result<Meta> {
-        let mut meta = self.source.meta(node)?;
+        let mut meta = self.source.meta_in(node)?;
         drop_unstorable(&mut meta);
         self.owners.apply(b"", &mut meta)?;
         Ok(meta)
@@ -59,6 +60,8 @@ impl Trees<'_> {
         let mut all = Vec::new();
         self.source.list(dir, &mut |name, node| all.push((name, node)))?;
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        // A directory that changes while it is read may return a name twice.
+        all.dedup_by(|a, b| a.0 == b.0);
         Ok(all)
     }
 }
@@ -71,27 +74,31 @@ pub(super) struct Comparison<'a> {
     entered: Entered,
     /// Files of one length and time are read, too.
     checksum: bool,
+    /// The source has an absolute path.
+    is_absolute: bool,
 }
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(trees: &'a Trees<'a>, report: &'a Report<'a>, checksum: bool) -> Self {
-        Self { trees, report, queue: Queue::new(), entered: Entered::new(true), checksum }
+        let (queue, entered) = (Queue::new(), Entered::new(true));
+        Self { trees, report, queue, entered, checksum, is_absolute: false }
     }
 
     /// Compares the directories `node` and `ino`.
-    pub(super) fn run(&self, node: HostNode, ino: InodeNo, workers: usize) -> Plan {
+    pub(super) fn run(&mut self, node: HostNode, ino: InodeNo, workers: usize) -> Plan {
+        self.is_absolute = node.is_absolute();
         let mut plan = Plan::default();
-        let top = Trail::top(b"");
         let mut buffers = [Vec::new(), Vec::new()];
-        if let Err((side, error)) = self.both(None, (&top, &node), ino, &mut plan, &mut buffers) {
-            self.fail(side, &node, &top, &error);
+        if let Err((side, error)) = self.both(None, (b"", &node), ino, &mut plan, &mut buffers) {
+            self.fail(side, &node, &Trail::top(b""), &error);
         }
         self.queue.done();
         thread::scope(|scope| {
-            let others: Vec<_> = (1..workers).map(|_| scope.spawn(|| self.work())).collect();
-            plan.append(self.work());
-            for other in others {
-                match other.join() {
+            // This thread does not work: other threads of the program may use its working
+            // directory.
+            let all: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| self.work())).collect();
+            for worker in all {
+                match worker.join() {
                     Ok(found) => plan.append(found),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
@@ -102,6 +109,11 @@ impl<'a> Comparison<'a> {
     }
 
     fn work(&self) -> Plan {
+        host_sys::own_descriptors();
+        // A path that the user gave may be relative.
+        if self.is_absolute {
+            host_sys::own_directory();
+        }
         let mut plan = Plan::default();
         let mut buffers = [Vec::new(), Vec::new()];
         while let Some(dir) = self.queue.newest() {
@@ -149,10 +161,9 @@ impl<'a> Comparison<'a> {
                 }
                 (None, Some(entry)) => self.only_in_image(dir, entry, plan),
                 (Some((name, node)), Some(entry)) => {
-                    let trail = Trail::below(&dir.trail, &name);
-                    let done = self.both(Some(dir), (&trail, &node), entry.ino, plan, buffers);
+                    let done = self.both(Some(dir), (&name, &node), entry.ino, plan, buffers);
                     if let Err((side, error)) = done {
-                        self.fail(side, &node, &trail, &error);
+                        self.fail(side, &node, &Trail::below(&dir.trail, &name), &error);
                     }
                 }
                 (None, None) => {}
@@ -176,12 +187,14 @@ impl<'a> Comparison<'a> {
     fn both(
         &self,
         dir: Option<&Arc<Pair>>,
-        (trail, node): (&Arc<Trail>, &HostNode),
+        (name, node): (&[u8], &HostNode),
         ino: InodeNo,
         plan: &mut Plan,
         buffers: &mut [Vec<u8>; 2],
     ) -> Compared<()> {
         let volume = self.trees.volume;
+        // Most entries need none.
+        let trail = || dir.map_or_else(|| Trail::top(b""), |dir| Trail::below(&dir.trail, name));
         let attr = match dir {
             Some(dir) => volume.getattr_listed(dir.ino, ino),
             None => volume.getattr(ino),
@@ -199,7 +212,7 @@ impl<'a> Comparison<'a> {
             }
         };
         let add = |what, plan: &mut Plan| {
-            let (trail, node) = (Arc::clone(trail), node.clone());
+            let (trail, node) = (trail(), node.clone());
             plan.changes.push(Change { trail, node, what });
         };
         let is_dir = meta.kind == Kind::Dir && !differs.kind;
@@ -207,11 +220,11 @@ impl<'a> Comparison<'a> {
             self.enter(&attr)?;
         }
         match dir {
-            Some(dir) if differs.kind && is_lost_found(dir, trail.name()) => {
+            Some(dir) if differs.kind && is_lost_found(dir, name) => {
                 return Err(in_source(EntryError::new("cannot take the place of lost+found")));
             }
             Some(dir) if !is_dir && !differs.kind && (meta.links > 1 || attr.links > 1) => {
-                let (trail, node, dir) = (Arc::clone(trail), node.clone(), Arc::clone(dir));
+                let (trail, node, dir) = (trail(), node.clone(), Arc::clone(dir));
                 let (id, kind) = (meta.id, attr.kind);
                 plan.names.push(LinkedName { trail, node, dir, id, ino, kind, differs });
             }
@@ -222,7 +235,7 @@ impl<'a> Comparison<'a> {
             _ => {}
         }
         if is_dir {
-            let (node, trail, mtime) = (node.clone(), Arc::clone(trail), meta.mtime);
+            let (node, trail, mtime) = (node.clone(), trail(), meta.mtime);
             self.queue.push(Arc::new(Pair { node, ino, trail, mtime }));
         }
         Ok(())

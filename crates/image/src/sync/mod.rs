@@ -226,7 +226,7 @@ impl TreeSync {
         let (mut plan, mut claims) = (Plan::default(), Claims::new());
         if let Top::Present(ino) = top {
             let trees = self.trees(&source, &volume, dir);
-            let comparison = Comparison::new(&trees, &report, self.checksum);
+            let mut comparison = Comparison::new(&trees, &report, self.checksum);
             plan = comparison.run(node.clone(), ino, self.threads);
             claims = links::resolve(&mut plan, |name| comparison.names_differ(name));
             plan.sort();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Image, KINDS, close};
-use nextent::inodes::{Access, FallocateMode, Inodes, ROOT_INO, SeekKind};
+use nextent::inodes::{Access, FallocateMode, Inodes, ROOT_INO, SeekKind, SetAttr, Wait};
 use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration};
@@ -123,6 +123,55 @@ fn an_open_file_enforces_its_mode_and_frees_an_unlinked_inode() {
     assert!(matches!(volume.getattr(ino), Err(Error::NotFound)));
     volume.sync().unwrap();
     assert_eq!(volume.statfs().unwrap().blocks_free, free);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+/// No program changes the contents of a file with fs-verity, whose hashes lie behind its end. Its
+/// attributes and names change as those of other files.
+#[test]
+fn contents_of_verity_files_are_fixed() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-b", "4096", "-O", "verity"]));
+    let root = Cred::root();
+    let volume = image.open();
+    let ino = volume.create(&root, ROOT_INO, b"file", 0o644).unwrap().ino;
+    let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
+    file.write(0, b"contents").unwrap();
+    file.fallocate(FallocateMode::KeepSize, 65536, 8192).unwrap();
+    drop(file);
+    volume.release(ino).unwrap();
+    close(&volume);
+    drop(volume);
+    // Extents and fs-verity.
+    need!(e2fs::debugfs(&image.path(), true, &["set_inode_field /file flags 0x180000"]));
+    e2fs::assert_clean(&image.path());
+
+    let volume = image.open();
+    let refused = |done: nextent::Result<()>| assert!(matches!(done, Err(Error::Perm)), "{done:?}");
+    refused(volume.open_file(&root, ino, Access::WRITE));
+    refused(volume.write(&root, ino, 0, b"other").map(drop));
+    refused(volume.append(&root, ino, b"other").map(drop));
+    refused(volume.write_direct(&root, ino, 0, &[1; 4096], Wait::Allowed).map(drop));
+    refused(volume.fallocate(&root, ino, FallocateMode::PunchHole, 0, 4096).map(drop));
+    refused(volume.fallocate(&root, ino, FallocateMode::Allocate, 0, 1 << 20).map(drop));
+    let shorter = SetAttr { size: Some(0), ..SetAttr::default() };
+    refused(volume.setattr(&root, ino, &shorter).map(drop));
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    volume.setattr(&root, ino, &mode).unwrap();
+    let file = volume.file(&root, ino, Access::READ).unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(file.read(0, &mut bytes).unwrap(), 8);
+    assert_eq!(bytes[..8], *b"contents");
+    drop(file);
+    volume.link(&root, ino, ROOT_INO, b"name").unwrap();
+    volume.unlink(&root, ROOT_INO, b"file").unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().sectors, 24);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+    let volume = image.open();
+    volume.unlink(&root, ROOT_INO, b"name").unwrap();
     close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());

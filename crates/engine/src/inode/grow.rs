@@ -21,7 +21,7 @@ pub(crate) const CREDITS: u32 = super::credits::INODE + super::credits::BIT;
 
 /// Flags of files that need the general path.
 const NOT_SIMPLE: u32 =
-    flags::IMMUTABLE | flags::APPEND | flags::INLINE_DATA | flags::HUGE_FILE | flags::SYNC;
+    flags::FIXED_CONTENTS | flags::APPEND | flags::INLINE_DATA | flags::HUGE_FILE | flags::SYNC;
 /// Sectors, and bytes, up to which no feature or wider count is needed.
 const SMALL: u64 = 1 << 31;
 

@@ -84,7 +84,7 @@ fn written_by_us() -> Features {
         .with(Incompat::BIT64.with(Incompat::FLEX_BG).with(Incompat::CSUM_SEED))
         .with(RoCompat::SPARSE_SUPER.with(RoCompat::LARGE_FILE).with(RoCompat::HUGE_FILE))
         .with(RoCompat::GDT_CSUM.with(RoCompat::DIR_NLINK).with(RoCompat::EXTRA_ISIZE))
-        .with(RoCompat::METADATA_CSUM)
+        .with(RoCompat::METADATA_CSUM.with(RoCompat::VERITY))
 }
 
 /// The names of all features that a new file system may have.

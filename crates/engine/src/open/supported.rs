@@ -31,6 +31,7 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .with(RoCompat::EXTRA_ISIZE)
     .with(RoCompat::METADATA_CSUM)
     .with(RoCompat::PROJECT)
+    .with(RoCompat::VERITY)
     .with(RoCompat::ORPHAN_PRESENT);
 
 /// Incompatible features that Linux refuses on volumes of the Hurd.

@@ -83,7 +83,7 @@ impl Inodes {
         }
         // Under the lock and after the check: the number may have become a directory's meanwhile.
         self.check_regular(inode)?;
-        if bits & flags::IMMUTABLE != 0 {
+        if bits & flags::FIXED_CONTENTS != 0 {
             return Err(Error::Perm);
         }
         let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);

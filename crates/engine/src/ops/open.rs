@@ -17,7 +17,8 @@ impl Inodes {
     ///
     /// # Errors
     /// [`Error::Access`], [`Error::IsDir`] for writing to a directory, [`Error::ReadOnly`],
-    /// [`Error::NoKey`] for an encrypted file.
+    /// [`Error::NoKey`] for an encrypted file, [`Error::Perm`] for writing to an immutable file or
+    /// one with fs-verity.
     pub fn open_file(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
         self.open_inode(cred, ino, want).map(|_| ())
     }
@@ -45,6 +46,10 @@ impl Inodes {
         }
         self.report(permission::may(&self.fs, cred, inode, want))?;
         if inode.file_type() == Some(FileType::Regular) {
+            // Not part of `may`: Linux lets such a writer set times, for example.
+            if want.write && inode.snapshot().has_any(flags::VERITY) {
+                return Err(Error::Perm);
+            }
             self.check_regular(inode)
         } else {
             Ok(())

@@ -98,6 +98,9 @@ impl Inodes {
                 Some(FileType::Regular) => {
                     permission::may(&self.fs, cred, inode, Access::WRITE)?;
                     self.check_regular(inode)?;
+                    if bits & flags::VERITY != 0 {
+                        return Err(Error::Perm);
+                    }
                 }
                 Some(FileType::Directory) => return Err(Error::IsDir),
                 _ => return Err(Error::Invalid),

@@ -36,7 +36,7 @@ impl Inodes {
             // Under the lock and after the check: the number may have become a directory's
             // meanwhile.
             self.check_regular(inode)?;
-            if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
+            if bits & (flags::FIXED_CONTENTS | flags::APPEND) != 0 {
                 return Err(Error::Perm);
             }
             self.begin_change(inode)?;

@@ -166,7 +166,7 @@ impl Inodes {
         self.fs.check_writable()?;
         self.check_regular(inode)?;
         let snapshot = inode.snapshot();
-        if snapshot.has_any(flags::IMMUTABLE) {
+        if snapshot.has_any(flags::FIXED_CONTENTS) {
             return Err(Error::Perm);
         }
         if snapshot.has_any(flags::INLINE_DATA) {

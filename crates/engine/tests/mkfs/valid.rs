@@ -137,7 +137,6 @@ fn impossible_options_are_refused() {
         ("64m -O project", "project"),
         ("64m -O encrypt", "encrypt"),
         ("64m -O casefold", "casefold"),
-        ("64m -O verity", "verity"),
         ("64m -O mmp", "mmp"),
         ("64m -O inline_data", "inline_data"),
         ("64m -O ea_inode", "ea_inode"),

@@ -63,6 +63,9 @@ pub const RESERVED: u32 = 0x8000_0000;
 pub const USER_VISIBLE: u32 = 0x725B_DFFF;
 /// Flags that the flag system calls may change.
 pub const USER_MODIFIABLE: u32 = 0x624B_C0FF;
+/// Flags of files whose contents no program may change. Those of a file with [`VERITY`] have
+/// hashes behind its end.
+pub const FIXED_CONTENTS: u32 = IMMUTABLE | VERITY;
 /// Flags that a new file inherits from its directory.
 pub const INHERITED: u32 = SECRM
     | UNRM

@@ -220,7 +220,7 @@ impl Inodes {
             Some(FileType::Directory) => return Err(Error::IsDir),
             _ => return Err(Error::Invalid),
         }
-        if snapshot.has_any(flags::IMMUTABLE) {
+        if snapshot.has_any(flags::FIXED_CONTENTS) {
             return Err(Error::Perm);
         }
         if snapshot.has_any(flags::INLINE_DATA) {

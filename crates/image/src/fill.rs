@@ -49,6 +49,13 @@ impl<'v> FillSink<'v> {
         Self { measures: true, ..Self::new(volume) }
     }
 
+    /// A new file, with its extended attributes set.
+    fn created(&self, ino: InodeNo, runs: Vec<FillRun>, meta: &Meta) -> Created<FillFile, InodeNo> {
+        let attributes = set_xattrs(self.volume, &self.cred, ino, meta);
+        let file = FillFile { runs, size: meta.size, attributes };
+        Created { file, node: ino, order: Order::Any }
+    }
+
     /// Counts a new inode. Relaxed: one thread makes inodes.
     fn count(&self) -> Result<()> {
         let made = self.made.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -93,9 +100,7 @@ impl Sink for FillSink<'_> {
         self.count()?;
         let set = at_birth(meta);
         let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
-        let attributes = set_xattrs(self.volume, &self.cred, ino, meta);
-        let file = FillFile { runs, size: meta.size, attributes };
-        Ok(Created { file, node: ino, order: Order::Any })
+        Ok(self.created(ino, runs, meta))
     }
 
     fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -122,6 +127,22 @@ impl Sink for FillSink<'_> {
 impl Extractable for FillSink<'_> {
     fn volume(&self) -> (&Inodes, &Cred) {
         (self.volume, &self.cred)
+    }
+
+    fn create_new(
+        &self,
+        parent: &ImageDir,
+        name: &[u8],
+        meta: &Meta,
+        data: &[Range<u64>],
+    ) -> Result<Option<Created<FillFile, InodeNo>>> {
+        self.count()?;
+        let set = at_birth(meta);
+        match self.volume.fill_file(&self.cred, (parent.0, name), &set, data) {
+            Ok((ino, runs)) => Ok(Some(self.created(ino, runs, meta))),
+            Err(Error::Exists) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn drops_contents(&self) -> bool {

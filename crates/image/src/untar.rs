@@ -11,6 +11,7 @@ use super::layer::{MadeNames, Mark};
 use super::listing::sorted;
 use super::packed::Unpacked;
 use super::queue::Queue;
+use super::sink::Created;
 use super::tar_entries::{Entries, TarEntry, plain_dir};
 use super::tar_path::{after_dots, clean, leads_out, split};
 use super::tarball::padding;
@@ -48,6 +49,18 @@ pub trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
     /// Whether contents are dropped, so that they need not be read.
     fn drops_contents(&self) -> bool {
         false
+    }
+
+    /// Creates a file as [`create`](Sink::create) does. None if its name exists, or must be looked
+    /// up before. Looking up each new name would take as long as finding a place for it.
+    fn create_new(
+        &self,
+        _parent: &ImageDir,
+        _name: &[u8],
+        _meta: &Meta,
+        _data: &[Range<u64>],
+    ) -> Result<Option<Created<Self::File, InodeNo>>> {
+        Ok(None)
     }
 
     /// Names were removed; their blocks are to be used again.
@@ -320,16 +333,16 @@ impl<T: Extractable> Reader<'_, T> {
         if leads_out && self.is_outward(dir, name)? {
             return Ok(());
         }
+        if meta.kind == Kind::File {
+            return self.file(dir, &path, (entry, meta), left);
+        }
         self.make_room(&mut dir, &path, None, false)?;
         self.note(dir, name, None);
-        if meta.kind != Kind::File {
-            let (node, done) = sink.special(&dir, name, &meta)?;
-            if leads_out && self.made.is_none() {
-                self.outward.insert(node);
-            }
-            return done;
+        let (node, done) = sink.special(&dir, name, &meta)?;
+        if leads_out && self.made.is_none() {
+            self.outward.insert(node);
         }
-        self.file(&dir, name, (entry, meta), left)
+        done
     }
 
     /// Whether `name` is a link out of the tree that this stream has made. GNU tar makes these at
@@ -445,24 +458,32 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(Room::Free)
     }
 
-    /// Passes the contents of a file to the workers.
+    /// Makes the file at `place` in `dir`, and passes its contents to the workers.
     fn file(
         &mut self,
-        dir: &T::Dir,
-        name: &[u8],
+        mut dir: T::Dir,
+        place: &[u8],
         (entry, meta): (TarEntry, Meta),
         left: &mut u64,
     ) -> Result<()> {
+        let (sink, (_, name)) = (self.unpacking.sink, split(place));
         let TarEntry { path, sparse, .. } = entry;
         let data = sparse.unwrap_or_else(|| meta.whole());
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         if bytes != *left {
             return Err(EntryError::new("its map and its length do not agree"));
         }
-        let to = self.unpacking.sink.create(dir, name, &meta, &data)?.file;
+        let to = match sink.create_new(&dir, name, &meta, &data)? {
+            Some(created) => created.file,
+            None => {
+                self.make_room(&mut dir, place, None, false)?;
+                sink.create(&dir, name, &meta, &data)?.file
+            }
+        };
+        self.note(dir, name, None);
         let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
         let file = Arc::new(File { to, meta, path, pending, failed });
-        if self.unpacking.sink.drops_contents() {
+        if sink.drops_contents() {
             finish(self.unpacking, &file);
             return Ok(());
         }

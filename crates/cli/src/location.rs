@@ -29,19 +29,23 @@ pub(crate) struct Inside {
 
 impl Location {
     /// Splits at the first `:/`, unless the whole argument is the path of an existing host file.
+    /// The address of an export without a path is its root directory.
     pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
         let bytes = arg.as_bytes();
         // The address of an export has a `:/` itself.
-        let scheme =
-            if disk::is_address(arg) { arg.to_str().and_then(|arg| arg.find("://")) } else { None };
-        let from = scheme.map_or(0, |at| at + 3);
+        let is_address = disk::is_address(arg);
+        let from = match is_address {
+            true => bytes.windows(3).position(|three| three == b"://").map_or(0, |at| at + 3),
+            false => 0,
+        };
         let at = bytes[from..].windows(2).position(|pair| pair == b":/").map(|at| from + at);
+        let image = |text| ImageSpec::parse(OsStr::from_bytes(text)).map_err(Failure::usage);
         match at {
             Some(at) if at > 0 && std::fs::symlink_metadata(arg).is_err() => {
-                let image = ImageSpec::parse(OsStr::from_bytes(&bytes[..at]));
-                let image = image.map_err(Failure::usage)?;
+                let image = image(&bytes[..at])?;
                 Ok(Self::Image(Inside { image, path: bytes[at + 1..].to_vec() }))
             }
+            None if is_address => Ok(Self::Image(Inside::root(&image(bytes)?))),
             _ => Ok(Self::Host(PathBuf::from(arg))),
         }
     }
@@ -118,7 +122,11 @@ mod tests {
         assert_eq!(parse("x/a.img:/").unwrap(), inside("x/a.img", "/"));
         assert_eq!(parse("a:b").unwrap(), Location::Host("a:b".into()));
         assert_eq!(parse(":/b").unwrap(), Location::Host(":/b".into()));
-        assert!(parse("nbd://host/x").is_err());
+        assert_eq!(parse("nbd://host/x:/b").unwrap(), inside("nbd://host/x", "/b"));
+        assert_eq!(parse("nbd://host/x@2:/b").unwrap(), inside("nbd://host/x@2", "/b"));
+        // No path of the host.
+        assert_eq!(parse("nbd://host:7/x").unwrap(), inside("nbd://host:7/x", "/"));
+        assert!(parse("nbd+unix:///x:/b").is_err());
         assert!(Inside::parse(OsStr::new("plain")).is_err());
     }
 }

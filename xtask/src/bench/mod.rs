@@ -2,12 +2,14 @@
 //! both. Prints the medians, their ratio and the goal.
 //!
 //! `cargo xtask bench [ROUNDS]`, `bench mount [ROUNDS]` for the mount, see [`mount`], and `bench
-//! image [ROUNDS]` for building images, see [`image`]. A missing peer skips its pair. Files are
-//! made under `TMPDIR`; with a directory in memory the host's disk does not matter.
+//! image [ROUNDS]` for building images, see [`image`], and `bench nbd [ROUNDS]` for images on
+//! servers of network block devices, see [`nbd`]. A missing peer skips its pair. Files are made
+//! under `TMPDIR`; with a directory in memory the host's disk does not matter.
 
 mod image;
 mod measure;
 mod mount;
+mod nbd;
 mod pairs;
 
 use crate::shell::cargo;
@@ -50,7 +52,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if args.first().is_some_and(|word| word == "image") {
         return image::run(&args[1..]);
     }
-    let rounds = rounds_of(args, "usage: cargo xtask bench [mount | image] [ROUNDS]")?;
+    if args.first().is_some_and(|word| word == "nbd") {
+        return nbd::run(&args[1..]);
+    }
+    let rounds = rounds_of(args, "usage: cargo xtask bench [mount | image | nbd] [ROUNDS]")?;
     build(&["nextent-cli", "nextent-lab"])?;
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;

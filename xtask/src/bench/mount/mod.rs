@@ -7,6 +7,8 @@
 mod mounts;
 mod work;
 
+pub(super) use work::dbench;
+
 use super::measure::median;
 use crate::setup::is_root;
 use crate::shell::has;

@@ -105,7 +105,8 @@ impl Worker {
     }
 }
 
-fn dbench(clients: usize, place: &str) -> Result<f64, String> {
+/// The speed of dbench with so many clients for two seconds, in MB/s.
+pub(in crate::bench) fn dbench(clients: usize, place: &str) -> Result<f64, String> {
     let mut dbench = command("dbench", ["-c", LOAD, "-D", place, "-t", "2"]);
     let output = dbench.arg(clients.to_string()).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -67,6 +67,9 @@ pub enum Error {
     /// The volume cannot be made writable while it is open.
     #[error("the file system stays read-only: {0}")]
     StaysReadOnly(#[source] Cause),
+    /// Another node uses the volume, by its multiple mount protection.
+    #[error("in use by another node: {0}")]
+    OtherNode(#[source] Cause),
     /// No such name or inode.
     #[error("no such file or directory")]
     NotFound,

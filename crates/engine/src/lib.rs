@@ -24,6 +24,7 @@ pub mod inodes;
 pub mod lab_seams;
 mod map;
 pub mod mkfs;
+mod mmp;
 mod observer;
 mod open;
 mod ops;

@@ -1,6 +1,8 @@
 //! The kernel and the engine change an image in turns. Each must find the state of the model.
 
 mod common;
+#[path = "kernel_interop/mmp.rs"]
+mod mmp;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree, close};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};

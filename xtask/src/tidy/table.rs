@@ -60,6 +60,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("policy", 0),
             ("observer", 1),
             ("recovered", 0),
+            ("mmp", 1),
             ("alloc", 4),
             ("map", 5),
             ("dir", 6),

@@ -24,6 +24,7 @@ use crate::alloc::{BlockAlloc, BlockKind, InodeAlloc, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{self, MapCx, MapKind, MapRoot};
+use crate::mmp::Heartbeat;
 use crate::observer::DamageObserver;
 use crate::policy::ErrorPolicy;
 use crate::xattr::ShareCache;
@@ -65,6 +66,8 @@ pub(crate) struct Fs {
     /// The phase, which says whether changes are refused. Relaxed: a change that misses it
     /// counts as an earlier one.
     phase: Phase,
+    /// [volume.heartbeat] The heartbeat of a volume with multiple mount protection.
+    pub(crate) heartbeat: Mutex<Option<Heartbeat>>,
     /// The last damage noted in the superblock.
     pub(super) damage: Mutex<Option<Damage>>,
     /// Whether the end of the journal was noted on the device.
@@ -122,6 +125,7 @@ impl Fs {
             deferred_files: DeferredFiles::new(parts.commit_interval),
             shares: ShareCache::new(),
             clock: parts.clock,
+            heartbeat: Mutex::new(&locks::HEARTBEAT, None),
             #[cfg(feature = "lab")]
             direct: parts.direct,
             policy: AtomicU8::new(parts.policy.code()),

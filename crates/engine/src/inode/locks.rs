@@ -2,6 +2,8 @@
 
 use nextent_sync::LockClass;
 
+/// The heartbeat of a volume with multiple mount protection.
+pub(crate) static HEARTBEAT: LockClass = LockClass::new("volume.heartbeat", 86);
 /// Moves of directories between directories, one at a time, so that no loop can form.
 pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
 /// Discards of free blocks.

@@ -13,6 +13,7 @@ use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
 use crate::inode::{Fs, FsParts};
+use crate::mmp::{Claim, Heartbeat};
 use crate::ops::{DEVICE_READ_ONLY, Inodes, ReadOnlyReasons};
 use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
@@ -69,6 +70,10 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
         None => device,
     };
     let mut found = examine(&device, options).map_err(|error| name_copy(&*device, error))?;
+    let claim = match found.read_only.is_none() && !options.bypass_journal {
+        true => Claim::take(&found.device, &found.geometry, &found.sb)?,
+        false => None,
+    };
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
@@ -90,6 +95,9 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
     let store = store(&mut found, journal.as_ref(), options)?;
     let fs = build_layers(&found, store, journal.as_ref(), options)?;
     fs.blocks.set_discard(options.discard);
+    if let Some(claim) = claim {
+        *fs.heartbeat.lock() = Some(claim.start(&fs.store)?);
+    }
     orphans::prepare(&fs, writable)?;
     if writable {
         report.orphans = orphans::finish(&fs)?;
@@ -308,7 +316,13 @@ fn close(fs: &Fs) -> Result<()> {
     fs.store.close()?;
     fs.set_read_only();
     mark_clean(fs)?;
+    end_heartbeat(fs)?;
     completed
+}
+
+/// Gives the volume back to other nodes, if it was claimed.
+pub(super) fn end_heartbeat(fs: &Fs) -> Result<()> {
+    fs.heartbeat.lock().take().map_or(Ok(()), Heartbeat::end)
 }
 
 /// Marks the volume clean on the device. The log is empty.

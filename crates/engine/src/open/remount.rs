@@ -17,13 +17,13 @@
 //! | 3 | wait for writes to files, then complete deferred conversions again | ends |
 //! | 4 | suspend the store: it makes the last commit and a checkpoint, and marks the log empty | ends and is durable, or is refused a handle |
 //! | 5 | if there are orphans: resume the store, enter the phase `Writable`, complete the deletions and truncations that these steps interrupted; begin again, or end with `Busy` | is allowed |
-//! | 6 | enter the phase `ReadOnly`; mark the superblock clean; flush | - |
+//! | 6 | enter the phase `ReadOnly`; mark the superblock clean; flush; end the claim of the volume | - |
 //!
 //! And writable again:
 //!
 //! | step | action | a crash after it |
 //! |---|---|---|
-//! | 1 | mark the superblock in use; flush | leaves an empty log to be replayed |
+//! | 1 | claim the volume, if it has multiple mount protection; mark the superblock in use; flush | leaves an empty log to be replayed |
 //! | 2 | resume the store: the log is in use, handles are admitted | as any crash |
 //! | 3 | change the superblock's fields in the first transaction | as any crash |
 //! | 4 | enter the phase `Writable` | as any crash |
@@ -33,10 +33,11 @@
 
 use nextent_ondisk::{RoCompat, Superblock};
 
-use super::lifecycle::{mark_clean, mark_in_use, read_super, write_super};
+use super::lifecycle::{end_heartbeat, mark_clean, mark_in_use, read_super, write_super};
 use super::orphans;
 use crate::error::{Cause, Error, Result};
 use crate::inode::Fs;
+use crate::mmp::Claim;
 use crate::ops::Inodes;
 use crate::policy::ErrorPolicy;
 
@@ -141,7 +142,8 @@ fn try_read_only(fs: &Fs) -> Result<()> {
         return Err(Error::Busy);
     }
     fs.set_read_only();
-    mark_clean(fs)
+    mark_clean(fs)?;
+    end_heartbeat(fs)
 }
 
 /// Fields of which each use of the volume that changes it changes one: counts of mounts, free
@@ -179,6 +181,7 @@ fn make_writable(fs: &Fs) -> Result<()> {
         return Ok(());
     }
     let device = &**fs.store.device();
+    let claim = Claim::take(fs.store.device(), &fs.geometry, &fs.sup.snapshot())?;
     let mut before = read_super(device)?;
     if uses(&before) != uses(&fs.sup.snapshot()) {
         return Err(Error::StaysReadOnly(Cause::new(CHANGED)));
@@ -196,6 +199,9 @@ fn make_writable(fs: &Fs) -> Result<()> {
         // The caller gets the first error.
         let _ = write_super(device, &mut before);
         return Err(error);
+    }
+    if let Some(claim) = claim {
+        *fs.heartbeat.lock() = Some(claim.start(&fs.store)?);
     }
     fs.sup.replace(sb);
     let h = fs.store.start(1)?;

@@ -89,6 +89,11 @@ impl Staged {
         if !sb.features().has(Compat::HAS_JOURNAL) {
             return Err(Error::unsupported("changes that are all or nothing without a journal"));
         }
+        if sb.features().has(Incompat::MMP) {
+            // The heartbeat would stay in the scratch file.
+            let what = "changes that are all or nothing with multiple mount protection";
+            return Err(Error::unsupported(what));
+        }
         if device.is_read_only() {
             return Err(Error::ReadOnly);
         }

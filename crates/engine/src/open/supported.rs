@@ -12,6 +12,7 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .with(Incompat::EXTENTS)
     .with(Incompat::BIT64)
     .with(Incompat::FLEX_BG)
+    .with(Incompat::MMP)
     .with(Incompat::CSUM_SEED)
     .with(Incompat::ENCRYPT);
 
@@ -19,7 +20,6 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
 const INCOMPAT_READ: Incompat = Incompat::INLINE_DATA
     .with(Incompat::LARGEDIR)
     .with(Incompat::EA_INODE)
-    .with(Incompat::MMP)
     .with(Incompat::CASEFOLD);
 
 /// Read-only compatible features that are read and written.

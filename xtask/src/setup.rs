@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 19] = [
+const TOOLS: [(&str, &str); 20] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -24,6 +24,7 @@ const TOOLS: [(&str, &str); 19] = [
     ("umoci", "umoci"),
     ("nbdkit", "nbdkit"),
     ("qemu-nbd", "qemu-utils"),
+    ("nbdinfo", "libnbd-bin"),
 ];
 
 /// Installs the oracles' tools, or prints the missing ones.

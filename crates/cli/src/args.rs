@@ -33,6 +33,9 @@ pub(crate) enum Command {
     /// Show what a mount does: operations, latencies, caches, commits, errors
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Status(crate::commands::status::Args),
+    /// Serve an image to other programs, over NBD
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Serve(crate::commands::serve::Args),
     /// Check an image and replay its journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
     /// Show the superblock of an image and how fragmented its free space is, or a disk's partitions

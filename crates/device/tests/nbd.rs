@@ -2,8 +2,8 @@
 //! fail, end and start again.
 
 use nextent_device::queue::{Buffer, Completed, Direction, Piece, Transfer};
-use nextent_device::{BlockDevice, NbdAddress, NbdDevice, NbdOptions, SparseRanges};
-use nextent_sync::{Duration, thread};
+use nextent_device::{BlockDevice, MemoryDevice, NbdAddress, NbdDevice, NbdOptions, SparseRanges};
+use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{NbdServer, Rng, Skip, need};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -394,6 +394,33 @@ fn a_silent_server_is_lost_after_the_timeout() {
     let device = open_with(&server, &NbdOptions::new().timeout(Duration::from_secs(1)));
     let error = device.read_at(0, &mut [0; 512]).unwrap_err();
     assert!(error.to_string().contains("did not answer"), "{error}");
+}
+
+/// The server of this crate, over a memory device.
+#[test]
+fn our_server_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+    let memory = Arc::new(MemoryDevice::new(SIZE));
+    let server = nextent_device::NbdServer::new(memory.clone(), "disk");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = server.clone();
+            thread::spawn(move || server.serve(&client, &client).unwrap());
+        }
+    });
+    let open = |export: &str, options: &NbdOptions| {
+        let address = format!("nbd+unix:///{export}?socket={}/socket", dir.path().display());
+        NbdDevice::open(&NbdAddress::parse(&address).unwrap(), options)
+    };
+    let device = open("disk", &NbdOptions::new()).unwrap();
+    let model = compare(&device, 8, 300);
+    assert!(memory.to_bytes() == model);
+    use_queue(&device, 4096, 16);
+    device.discard(0, SIZE).unwrap();
+    many_threads(&open("", &reconnecting()).unwrap(), 30, || ());
+    let error = open("other", &NbdOptions::new()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("no such export"), "{error}");
 }
 
 /// A server that serves each connection by a function, after a correct handshake.

@@ -23,6 +23,8 @@ mod plot;
 mod read;
 mod remove;
 mod replay;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) mod serve;
 mod stat;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod status;
@@ -51,6 +53,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(args) => return mount::umount(&args),
         #[cfg(all(feature = "mount", target_os = "linux"))]
         Command::Status(args) => status::run(&args)?,
+        #[cfg(all(feature = "mount", target_os = "linux"))]
+        Command::Serve(args) => serve::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
         Command::Diff(args) => return diff::run(&args),

@@ -152,6 +152,20 @@ const PAGES: &[(&str, Page)] = &[
         },
     ),
     (
+        "serve",
+        Page {
+            examples: &[
+                ("nextent serve nbd -k /run/s disk.img", "Serves an image on a Unix socket."),
+                (
+                    "nextent serve nbd -r disk.img@2",
+                    "Serves a partition for reading on port 10809.",
+                ),
+            ],
+            see: &["nbdinfo(1)", "nbdcopy(1)", "qemu-img(1)"],
+            ..PLAIN
+        },
+    ),
+    (
         "status",
         Page {
             examples: &[

@@ -2,7 +2,9 @@
 
 use super::Image;
 use nextent_testkit::{DiskImage, NbdServer, Skip, e2fs, need};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 const SIZE: &str = "48m";
 
@@ -95,7 +97,7 @@ fn an_export_gets_the_same_bytes_as_a_file() {
     let make =
         |to: &[&str]| served.with_address(&[&["mkfs", "-q", "-d", &tree][..], &id, to].concat());
     for to in [&["NBD"][..], &[&file, SIZE]] {
-        let made = std::process::Command::new(env!("CARGO_BIN_EXE_nextent"))
+        let made = Command::new(env!("CARGO_BIN_EXE_nextent"))
             .args(make(to))
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .output()
@@ -163,4 +165,114 @@ fn read_only_exports_are_read() {
     served.ok(&["fsck", "-f", "-n", "NBD"]);
     assert!(served.fails(&["mkdir", "NBD:/new"], 1).contains("read-only"));
     assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("allows no writes"));
+}
+
+/// `nextent serve nbd`, until it is dropped.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nextent"))
+            .args(["serve", "nbd"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim().to_owned() }
+    }
+
+    /// Ends it by a signal; its exit code.
+    fn end(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a tool of other projects.
+#[track_caller]
+fn tool(name: &str, args: &[&str]) -> Result<String, Skip> {
+    let output = Command::new(name).args(args).output().map_err(|_| Skip::missing(name))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(text)
+}
+
+#[test]
+fn other_clients_use_a_served_image() {
+    let image = Image::new();
+    let path = image.path();
+    let socket = image.dir.path().join("s ocket");
+    let copy = image.dir.path().join("copy");
+    let (copy, image_text) = (copy.to_str().unwrap(), path.to_str().unwrap());
+    let serving = Serving::start(&["-k", socket.to_str().unwrap(), "-x", "a disk", image_text]);
+    assert_eq!(image.run(&["ls", "IMAGE:/"]).status.code(), Some(1), "the image is locked");
+    let info = need!(tool("nbdinfo", &["--json", &serving.address]));
+    assert!(info.contains("\"export-size\": 67108864"), "{info}");
+    assert!(need!(tool("nbdinfo", &["--list", &serving.address])).contains("a disk"));
+    assert!(need!(tool("nbdinfo", &["--map", &serving.address])).contains("hole,zero"));
+    need!(tool("nbdcopy", &[&serving.address, copy]));
+    assert!(std::fs::read(copy).unwrap() == std::fs::read(&path).unwrap());
+    image.ok(&["mkdir", &format!("{}:/made", serving.address)]);
+    need!(tool("qemu-img", &["convert", "-O", "raw", &serving.address, copy]));
+    assert!(image.ok(&["ls", &format!("{copy}:/")]).contains("made"));
+    image.ok(&["mkdir", &format!("{copy}:/more")]);
+    need!(tool("nbdcopy", &["--flush", copy, &serving.address]));
+    assert_eq!(serving.end(), Some(0));
+    assert!(!socket.exists());
+    assert!(image.ok(&["ls", "IMAGE:/"]).contains("more"));
+    e2fs::assert_clean(&path);
+}
+
+#[test]
+fn a_read_only_server_shares_its_image() {
+    let image = Image::new();
+    let path = image.path();
+    let serve = |args: &[&str]| {
+        Serving::start(&[args, &["-r", "-l", "127.0.0.1:0", path.to_str().unwrap()]].concat())
+    };
+    let (first, second) = (serve(&[]), serve(&["-x", "name"]));
+    for address in [&first.address, &second.address] {
+        assert!(address.starts_with("nbd://127.0.0.1:"), "{address}");
+        image.ok(&["ls", &format!("{address}:/")]);
+        let said = image.fails(&["mkdir", &format!("{address}:/dir")], 1);
+        assert!(said.contains("read-only"), "{said}");
+    }
+    image.ok(&["ls", "IMAGE:/"]);
+    assert_eq!(image.run(&["mkdir", "IMAGE:/dir"]).status.code(), Some(1), "the image is locked");
+    let served = [first.end(), second.end()];
+    assert_eq!(served, [Some(0), Some(0)]);
+    e2fs::assert_clean(&path);
+}
+
+/// A server that was killed leaves its socket, which the next one replaces. A client that connects
+/// again goes on.
+#[test]
+fn a_killed_server_of_ours_is_started_again() {
+    let image = Image::new();
+    let path = image.path().to_str().unwrap().to_owned();
+    let socket = image.dir.path().join("socket");
+    let args = ["-k", socket.to_str().unwrap(), &path];
+    let first = Serving::start(&args);
+    image.ok(&["mkdir", &format!("{}:/first", first.address)]);
+    drop(first);
+    let second = Serving::start(&args);
+    image.ok(&["mkdir", &format!("{}:/second", second.address)]);
+    let said = image.fails(&["serve", "nbd", "-k", socket.to_str().unwrap(), "/dev/null"], 1);
+    assert!(said.contains("/dev/null"), "{said}");
+    assert_eq!(second.end(), Some(0));
+    assert!(image.ok(&["ls", "IMAGE:/"]).contains("second"));
+    e2fs::assert_clean(&image.path());
 }

@@ -30,6 +30,9 @@ pub(super) const MOST_ATTEMPTS: usize = 8;
 /// The first and the longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// How long to wait for a further connection.
+const FURTHER: Duration = Duration::from_secs(3);
+
 impl Socket for Stream {
     fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         Self::try_read(self, buf)
@@ -225,21 +228,21 @@ fn connect(
     options: &NbdOptions,
     expected: Option<&Export>,
 ) -> io::Result<(Export, Vec<Channel<Stream>>)> {
-    let one = || {
-        let stream = Stream::connect(&address.server, options.timeout)?;
-        let export = negotiate(&stream, address.export(), options.timeout)?;
+    let one = |limit| {
+        let stream = Stream::connect(&address.server, limit)?;
+        let export = negotiate(&stream, address.export(), limit)?;
         let channel = Channel::new(stream, options.timeout, export.structured);
         Ok::<_, io::Error>((export, channel))
     };
-    let (export, first) = one()?;
+    let (export, first) = one(options.timeout)?;
     if expected.is_some_and(|expected| *expected != export) {
         return Err(violation("the export has another size or other flags than before"));
     }
     let most = if export.has(transmission::CAN_MULTI_CONN) { options.connections } else { 1 };
     let mut channels = vec![first];
     while channels.len() < most {
-        // A server may limit connections.
-        let Ok((other, channel)) = one() else { break };
+        // A server may limit connections, and let further ones wait.
+        let Ok((other, channel)) = one(options.timeout.min(FURTHER)) else { break };
         if other != export {
             return Err(violation("connections show different exports"));
         }

@@ -10,6 +10,7 @@
 //! | `connections` | all connections of a device; they are made again when they are lost |
 //! | `unflushed` | the writes that new connections repeat |
 //! | `queue` | asynchronous transfers |
+//! | `server` | the other side: offers a device to clients |
 //!
 //! The device has no thread of its own: the threads that wait for replies read them.
 //!
@@ -23,12 +24,14 @@ mod connections;
 mod negotiate;
 mod options;
 mod queue;
+mod server;
 mod stream;
 mod unflushed;
 mod url;
 mod wire;
 
 pub use options::NbdOptions;
+pub use server::NbdServer;
 pub use url::NbdAddress;
 
 use crate::queue::DeviceQueue;

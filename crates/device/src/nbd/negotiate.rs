@@ -182,7 +182,7 @@ impl Session<'_> {
 }
 
 /// The length of a name, and the name.
-fn named(name: &str) -> Vec<u8> {
+pub(super) fn named(name: &str) -> Vec<u8> {
     let mut data = must_fit::<u32, _>(name.len()).to_be_bytes().to_vec();
     data.extend(name.as_bytes());
     data

@@ -22,19 +22,26 @@ pub(super) mod handshake {
 
 /// Options that the client asks for.
 pub(super) mod option {
+    pub(in super::super) const EXPORT_NAME: u32 = 1;
+    pub(in super::super) const ABORT: u32 = 2;
+    pub(in super::super) const LIST: u32 = 3;
+    pub(in super::super) const INFO: u32 = 6;
     pub(in super::super) const GO: u32 = 7;
     pub(in super::super) const STRUCTURED_REPLY: u32 = 8;
+    pub(in super::super) const LIST_META_CONTEXT: u32 = 9;
     pub(in super::super) const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Replies to options. Errors have the highest bit.
 pub(super) mod option_reply {
     pub(in super::super) const ACK: u32 = 1;
+    pub(in super::super) const SERVER: u32 = 2;
     pub(in super::super) const INFO: u32 = 3;
     pub(in super::super) const META_CONTEXT: u32 = 4;
     pub(in super::super) const ERROR: u32 = 1 << 31;
     pub(in super::super) const UNSUPPORTED: u32 = ERROR | 1;
     pub(in super::super) const POLICY: u32 = ERROR | 2;
+    pub(in super::super) const INVALID: u32 = ERROR | 3;
     pub(in super::super) const TLS_REQUIRED: u32 = ERROR | 5;
     pub(in super::super) const UNKNOWN: u32 = ERROR | 6;
     pub(in super::super) const SHUTDOWN: u32 = ERROR | 7;
@@ -70,6 +77,8 @@ pub(super) mod chunk {
 
 /// The context that says which ranges read as zeros.
 pub(super) const ALLOCATION: &[u8] = b"base:allocation";
+/// The flag of a range of that context that takes no space.
+pub(super) const HOLE: u32 = 1;
 /// The flag of a range of that context that reads as zeros.
 pub(super) const READS_ZEROS: u32 = 2;
 
@@ -86,6 +95,16 @@ pub(super) enum Command {
 }
 
 impl Command {
+    const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Write,
+        Self::Disconnect,
+        Self::Flush,
+        Self::Trim,
+        Self::WriteZeroes,
+        Self::BlockStatus,
+    ];
+
     fn code(self) -> u16 {
         match self {
             Self::Read => 0,
@@ -101,6 +120,8 @@ impl Command {
 
 /// The server completes the request only once it is stable.
 const FORCE_UNIT_ACCESS: u16 = 1;
+/// A block status describes one range only.
+const ONE_RANGE: u16 = 1 << 3;
 
 /// A request. The data of a write follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +155,36 @@ impl Request {
     }
 }
 
+/// A request as a server reads it.
+pub(super) struct Parsed {
+    /// `None` for an unknown one.
+    pub(super) command: Option<Command>,
+    pub(super) stable: bool,
+    pub(super) one_range: bool,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+impl Request {
+    /// The request with this header and its number; `None` if it is none.
+    pub(super) fn parse(header: &[u8; REQUEST_LEN]) -> Option<(Parsed, u64)> {
+        let mut fields = Fields(header);
+        if fields.u32()? != REQUEST {
+            return None;
+        }
+        let (flags, code) = (fields.u16()?, fields.u16()?);
+        let cookie = fields.u64()?;
+        let parsed = Parsed {
+            command: Command::ALL.into_iter().find(|command| command.code() == code),
+            stable: flags & FORCE_UNIT_ACCESS != 0,
+            one_range: flags & ONE_RANGE != 0,
+            offset: fields.u64()?,
+            len: fields.u32()?,
+        };
+        Some((parsed, cookie))
+    }
+}
+
 /// Reads numbers from the front of a message. A message that is too short has none.
 pub(super) struct Fields<'b>(pub(super) &'b [u8]);
 
@@ -155,18 +206,38 @@ impl<'b> Fields<'b> {
     pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
     }
+
+    /// The next `len` bytes.
+    pub(super) fn bytes(&mut self, len: usize) -> Option<&'b [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
 }
+
+/// Error numbers of the protocol, which are the same on each system, and the errno of each.
+const ERRORS: [(u32, i32); 7] = [
+    (1, libc::EPERM),
+    (5, libc::EIO),
+    (12, libc::ENOMEM),
+    (22, libc::EINVAL),
+    (28, libc::ENOSPC),
+    (75, libc::EOVERFLOW),
+    (95, libc::EOPNOTSUPP),
+];
 
 /// The errno of an error number of the protocol. Servers may send others, which count as `EIO`.
 pub(super) fn errno(code: u32) -> i32 {
-    match code {
-        1 => libc::EPERM,
-        12 => libc::ENOMEM,
-        22 => libc::EINVAL,
-        28 => libc::ENOSPC,
-        75 => libc::EOVERFLOW,
-        95 => libc::EOPNOTSUPP,
-        _ => libc::EIO,
+    ERRORS.iter().find(|(known, _)| *known == code).map_or(libc::EIO, |(_, errno)| *errno)
+}
+
+/// The error number of an errno.
+pub(super) fn code(errno: i32) -> u32 {
+    let code = |errno| ERRORS.iter().find(|(_, known)| *known == errno).map(|(code, _)| *code);
+    match errno {
+        libc::EROFS => 1,
+        libc::EDQUOT | libc::EFBIG => 28,
+        errno => code(errno).unwrap_or(5),
     }
 }
 

@@ -96,7 +96,7 @@ fn refusals_are_one_line_and_change_nothing() {
     image.fails(&["frob"], 2);
     image.fails(&["fsck"], 16);
     image.fails(&["fsck", "-n", "/dev/null"], 8);
-    image.fails(&["ls", "nbd://host/export"], 2);
+    image.fails(&["ls", "nbd://host:0/export"], 2);
 }
 
 #[test]

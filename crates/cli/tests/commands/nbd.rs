@@ -152,6 +152,7 @@ fn wrong_exports_are_refused_by_one_line() {
     served.server.kill();
     assert!(served.fails(&["ls", "NBD:/"], 1).contains("NBD server"));
     assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("NBD server"));
+    e2fs::assert_clean(&served.image.path());
     assert!(!Path::new("nbd:").exists() && !Path::new("nbd+unix:").exists());
 }
 
@@ -165,6 +166,7 @@ fn read_only_exports_are_read() {
     served.ok(&["fsck", "-f", "-n", "NBD"]);
     assert!(served.fails(&["mkdir", "NBD:/new"], 1).contains("read-only"));
     assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("allows no writes"));
+    e2fs::assert_clean(&path);
 }
 
 /// `nextent serve nbd`, until it is dropped.

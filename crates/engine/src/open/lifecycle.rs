@@ -74,6 +74,10 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
         true => Claim::take(&found.device, &found.geometry, &found.sb)?,
         false => None,
     };
+    if claim.is_some() {
+        // Another node may have changed the volume before the claim.
+        found = examine(&device, options)?;
+    }
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;

@@ -7,6 +7,7 @@ use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::mmp::{MmpBlock, SEQ_CLEAN, SEQ_FSCK};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use nextent_ondisk::{Geometry, Superblock};
+use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, now, thread};
 use nextent_testkit::{Access, KernelMount, PosixFs, Skip, e2fs, need};
 
@@ -132,6 +133,65 @@ fn a_second_node_takes_over_after_a_crash() {
     }
     second.close().unwrap();
     protected.assert_clean();
+}
+
+/// A device on which another node uses and closes the volume just before the claim reads its block.
+struct Contended {
+    inner: Arc<MemoryDevice>,
+    block: u64,
+    used: AtomicBool,
+}
+
+impl BlockDevice for Contended {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        if offset == self.block && !self.used.swap(true, Ordering::Relaxed) {
+            let other = Inodes::open(self.inner.clone(), &OpenOptions::new()).unwrap();
+            other.set_label(b"other").unwrap();
+            VolumeFs(&other).create("/other", 0o644).unwrap();
+            other.close().unwrap();
+        }
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> std::io::Result<()> {
+        self.inner.write_at(offset, buf)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.inner.write_zeroes(offset, len)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+}
+
+/// The superblock is that of after the claim.
+#[test]
+fn changes_of_another_node_before_the_claim_are_seen() {
+    let protected = need!(Protected::new("mmp"));
+    let (_, block) = protected.geometry();
+    let (inner, used) = (protected.device.clone(), AtomicBool::new(false));
+    let device = Arc::new(Contended { inner, block, used });
+    let volume = Inodes::open(device, &OpenOptions::new()).unwrap();
+    VolumeFs(&volume).create("/ours", 0o644).unwrap();
+    assert_eq!(VolumeFs(&volume).read("/other", 0, 1).unwrap(), []);
+    volume.close().unwrap();
+    protected.assert_clean();
+    let shown = need!(e2fs::dumpe2fs(&protected.image.path(), true));
+    assert!(shown.contains("Filesystem volume name:   other\n"), "{shown}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::size::Size;
 use clap::Parser;
-use nextent::mkfs::{CreatorOs, MkfsOptions, NameHash};
+use nextent::mkfs::{CreatorOs, JournalPlan, MkfsOptions, NameHash};
 use nextent_ondisk::superblock::mount_opts;
 use nextent_ondisk::{Geometry, Superblock};
 use std::ffi::{OsStr, OsString};
@@ -303,6 +303,10 @@ impl mkfs::Front for Mke2fs {
         all.extend((discard == Some(false)).then(|| "nodiscard".to_owned()));
         all.extend(defaults.text("options").map(str::to_owned));
         Ok(all)
+    }
+
+    fn show_journal(&self, args: &mkfs::Args, plan: &JournalPlan) -> Result<()> {
+        report::show_journal(args, plan)
     }
 
     fn show(&self, args: &mkfs::Args, sb: &Superblock, geometry: &Geometry) -> Result<()> {

@@ -6,6 +6,7 @@ mod dumpe2fs;
 mod e2fsck;
 mod escapes;
 mod foreign;
+mod journal_device;
 mod mke2fs;
 #[cfg(feature = "generate")]
 mod pages;

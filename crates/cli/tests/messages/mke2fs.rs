@@ -254,7 +254,6 @@ fn usage_version_and_refusals() {
         ("-l list", "-l is not supported"),
         ("-z undo", "-z is not supported"),
         ("-S", "-S is refused"),
-        ("-O journal_dev", "journal_dev"),
         ("-O quota", "quota"),
         ("-J device=/dev/x", "another device"),
         ("-E encoding=utf8", "encoding needs casefold"),

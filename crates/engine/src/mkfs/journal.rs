@@ -32,6 +32,16 @@ pub(super) fn default_blocks(blocks: u64) -> Option<u64> {
     })
 }
 
+/// Checks a number of blocks that the caller chose.
+pub(super) fn check_blocks(log: u64) -> Result<(), MkfsError> {
+    if (MIN_BLOCKS..=MAX_BLOCKS).contains(&log) {
+        return Ok(());
+    }
+    Err(MkfsError::option(format!(
+        "the journal would have {log} blocks; it must have from {MIN_BLOCKS} to {MAX_BLOCKS}"
+    )))
+}
+
 /// Blocks of the log, and of the fast-commit area behind it.
 #[derive(Clone, Copy)]
 struct Size {
@@ -42,13 +52,7 @@ struct Size {
 impl Files<'_> {
     /// Checks a size that the caller chose. The default may take more of a small volume.
     fn check_journal_size(&self, log: u64, fast_commit: u64) -> Result<(), MkfsError> {
-        if !(MIN_BLOCKS..=MAX_BLOCKS).contains(&log) {
-            let text = format!(
-                "the journal would have {log} blocks; it must have from {MIN_BLOCKS} to \
-                 {MAX_BLOCKS}"
-            );
-            return Err(MkfsError::option(text));
-        }
+        check_blocks(log)?;
         if log + fast_commit > self.free_for_journal() / 2 {
             let text = format!("a journal of {log} blocks is too large for the volume");
             return Err(MkfsError::TooSmall(text));

@@ -24,6 +24,7 @@ mod files;
 mod fill;
 mod fit;
 mod journal;
+mod journal_device;
 mod options;
 mod orphan;
 mod place;
@@ -42,6 +43,7 @@ mod write;
 pub use error::MkfsError;
 pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
 pub use fit::{Fit, Free, MEASURED_BLOCKS, Needs};
+pub use journal_device::{JournalPlan, is_journal};
 pub use options::{
     CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, NameHash, OnError, Owner,
     Usage,

@@ -93,6 +93,17 @@ pub fn written_features() -> Vec<String> {
     written_by_us().names()
 }
 
+/// The features of the family with the changes of the caller.
+pub(super) fn asked(options: &MkfsOptions) -> Result<Features, MkfsError> {
+    let mut features = of_family(options.fs_type);
+    if options.creator_os == CreatorOs::Hurd {
+        features.set(Incompat::FILETYPE, false);
+        features.set(RoCompat::HUGE_FILE.with(RoCompat::METADATA_CSUM), false);
+    }
+    features.apply(&options.features).map_err(|error| MkfsError::option(error.to_string()))?;
+    Ok(features)
+}
+
 /// The features of the new file system, or why they cannot be.
 pub(super) fn features(options: &MkfsOptions) -> Result<Features, MkfsError> {
     if options.revision_0 {
@@ -105,12 +116,7 @@ pub(super) fn features(options: &MkfsOptions) -> Result<Features, MkfsError> {
         }
         return contradictions(options, Features::EMPTY);
     }
-    let mut features = of_family(options.fs_type);
-    if options.creator_os == CreatorOs::Hurd {
-        features.set(Incompat::FILETYPE, false);
-        features.set(RoCompat::HUGE_FILE.with(RoCompat::METADATA_CSUM), false);
-    }
-    features.apply(&options.features).map_err(|error| MkfsError::option(error.to_string()))?;
+    let mut features = asked(options)?;
     if options.force_journal || options.journal.size.is_some() {
         features.set(Compat::HAS_JOURNAL, true);
     }

@@ -29,6 +29,27 @@ pub(super) struct Resolved {
     pub(super) warnings: Vec<String>,
 }
 
+impl Resolved {
+    /// Without flexible groups, with group descriptors of 32 bytes.
+    fn new(options: &MkfsOptions, shape: Shape, (block_size, inode_size): (u32, u32)) -> Self {
+        let mut warnings = Vec::new();
+        if options.label.len() > 16 {
+            warnings.push("label too long; cut to 16 bytes".into());
+        }
+        Self {
+            log_flex: 0,
+            desc_size: 32,
+            shape,
+            block_size,
+            inode_size,
+            uuid: options.uuid.unwrap_or_else(Uuid::new_v4),
+            hash_seed: options.extended.hash_seed.unwrap_or_else(Uuid::new_v4),
+            clock: options.clock.unwrap_or_else(|| unix_time().as_secs()),
+            warnings,
+        }
+    }
+}
+
 fn check_block_size(size: u32) -> Result<u32, MkfsError> {
     if !size.is_power_of_two() || !(1024..=65536).contains(&size) {
         let text = format!("invalid block size {size}: a power of two from 1024 to 65536");
@@ -157,6 +178,28 @@ fn log_flex(options: &MkfsOptions, features: &Features) -> Result<u8, MkfsError>
     Ok(must_fit(groups.ilog2()))
 }
 
+/// A size that the caller did not choose is a multiple of a page, as with mke2fs.
+pub(super) fn whole_pages(blocks: u64, block_size: u32) -> u64 {
+    blocks - blocks % u64::from((PAGE / block_size).max(1))
+}
+
+/// The values of a superblock that describes no volume, on a device of `bytes`.
+///
+/// # Errors
+///
+/// Options out of range.
+pub(super) fn without_volume(
+    options: &MkfsOptions,
+    bytes: u64,
+    shape: Shape,
+    block_size: u32,
+) -> Result<Resolved, MkfsError> {
+    check_extended(options)?;
+    let inode_size = profile::profile(options, bytes).inode_size;
+    let inode_size = check_inode_size(options.inode_size.unwrap_or(inode_size), block_size)?;
+    Ok(Resolved::new(options, shape, (block_size, inode_size)))
+}
+
 /// Decides everything about a volume on a device of `device_bytes`.
 ///
 /// # Errors
@@ -184,13 +227,9 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
     if inode_size == 128 && !options.revision_0 && options.creator_os != CreatorOs::Hurd {
         warnings.push("128-byte inodes cannot handle dates beyond 2038 and are deprecated".into());
     }
-    if options.label.len() > 16 {
-        warnings.push("label too long; cut to 16 bytes".into());
-    }
     let mut blocks_count = block_count(bytes, block_size, &mut features)?;
     if options.size.is_none() {
-        // A size that the caller did not choose is a multiple of a page, as with mke2fs.
-        blocks_count -= blocks_count % u64::from((PAGE / block_size).max(1));
+        blocks_count = whole_pages(blocks_count, block_size);
     }
     let sizes = (block_size, inode_size);
     let inodes = inode_count(options, profile.inode_ratio, blocks_count, sizes, &features)?;
@@ -208,17 +247,12 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
         features,
     };
     let shape = request.solve()?;
-    Ok(Resolved {
-        log_flex: log_flex(options, &shape.features)?,
-        desc_size: request.desc_size,
-        shape,
-        block_size,
-        inode_size,
-        uuid: options.uuid.unwrap_or_else(Uuid::new_v4),
-        hash_seed: options.extended.hash_seed.unwrap_or_else(Uuid::new_v4),
-        clock: options.clock.unwrap_or_else(|| unix_time().as_secs()),
-        warnings,
-    })
+    let mut resolved = Resolved::new(options, shape, (block_size, inode_size));
+    resolved.log_flex = log_flex(options, &resolved.shape.features)?;
+    resolved.desc_size = request.desc_size;
+    warnings.append(&mut resolved.warnings);
+    resolved.warnings = warnings;
+    Ok(resolved)
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ impl<'a> Out<'a> {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// KiB that were written. Never zero, which would mean that there is no count.
+    pub(super) fn kbytes_written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed) / 1024 + 1
+    }
+
     pub(super) fn put(
         &self,
         what: &'static str,
@@ -64,16 +69,44 @@ impl<'a> Out<'a> {
         done.map_err(|source| MkfsError::Io { what, block, source })
     }
 
-    fn zero(&self, what: &'static str, run: Run) -> Result<(), MkfsError> {
+    pub(super) fn zero(&self, what: &'static str, run: Run) -> Result<(), MkfsError> {
         let (offset, len) = (run.start << self.block_bits, run.len << self.block_bits);
         let done = self.device.write_zeroes(offset, len);
         done.map_err(|source| MkfsError::Io { what, block: BlockNo(run.start), source })
     }
 
-    fn flush(&self) -> Result<(), MkfsError> {
+    pub(super) fn flush(&self) -> Result<(), MkfsError> {
         let block = BlockNo(0);
         self.device.flush().map_err(|source| MkfsError::Io { what: "flushing", block, source })
     }
+}
+
+/// Discards the old contents of the first `blocks`; returns whether these now read as zeros. If
+/// not, it overwrites both ends, where signatures of other formats lie.
+pub(super) fn clear(
+    out: &Out<'_>,
+    blocks: u64,
+    (prezeroed, discard): (bool, bool),
+) -> Result<bool, MkfsError> {
+    if prezeroed {
+        return Ok(true);
+    }
+    let end = blocks << out.block_bits;
+    if discard {
+        // A device that cannot discard keeps what it has, which is allowed.
+        let _ = out.device.discard(0, end);
+    }
+    let clean = match out.device.next_data(0) {
+        Ok(data) => data.is_none_or(|range| range.start >= end),
+        Err(_) => false,
+    };
+    if !clean {
+        let edge = (SIGNATURES >> out.block_bits).max(1);
+        let last = blocks.saturating_sub(edge);
+        out.zero("wiping signatures", Run { start: 0, len: edge.min(blocks) })?;
+        out.zero("wiping signatures", Run { start: last, len: blocks - last })?;
+    }
+    Ok(clean)
 }
 
 impl Plan {
@@ -98,7 +131,7 @@ impl Plan {
             let text = format!("the plan needs {bytes} bytes, the device has {have}");
             return Err(MkfsError::TooSmall(text));
         }
-        let clean = self.clear(out)?;
+        let clean = clear(out, self.geometry.blocks_count, (self.prezeroed, self.discard))?;
         if !clean {
             self.zero_stale(out)?;
         }
@@ -124,30 +157,6 @@ impl Plan {
         out.flush()?;
         self.write_primary(out, &sb)?;
         out.flush()
-    }
-
-    /// Discards the old contents; returns whether the device now reads as zeros.
-    fn clear(&self, out: &Out<'_>) -> Result<bool, MkfsError> {
-        if self.prezeroed {
-            return Ok(true);
-        }
-        let end = self.geometry.blocks_count << self.geometry.block_bits;
-        if self.discard {
-            // A device that cannot discard keeps what it has, which is allowed.
-            let _ = out.device.discard(0, end);
-        }
-        let clean = match out.device.next_data(0) {
-            Ok(data) => data.is_none_or(|range| range.start >= end),
-            Err(_) => false,
-        };
-        if !clean {
-            let edge = (SIGNATURES >> self.geometry.block_bits).max(1);
-            let blocks = self.geometry.blocks_count;
-            let last = blocks.saturating_sub(edge);
-            out.zero("wiping signatures", Run { start: 0, len: edge.min(blocks) })?;
-            out.zero("wiping signatures", Run { start: last, len: blocks - last })?;
-        }
-        Ok(clean)
     }
 
     /// Zeroes tables and files that must read as zeros.
@@ -289,8 +298,7 @@ impl Plan {
         let features = &self.geometry.features;
         let mut sb = self.sb.clone();
         if features.ro_compat.intersects(counted) || features.has(Incompat::FLEX_BG) {
-            // Never zero, which would mean that there is no count.
-            sb.kbytes_written.set(out.written.load(Ordering::Relaxed) / 1024 + 1);
+            sb.kbytes_written.set(out.kbytes_written());
         }
         sb
     }

@@ -109,6 +109,16 @@ impl JournalSuperblock {
         Self { raw }
     }
 
+    /// The superblock of an empty journal without users on a device of `blocks` blocks of
+    /// `block_size` bytes, whose log begins at block `first`.
+    #[must_use]
+    pub fn external((block_size, blocks): (u32, u32), first: u32, uuid: [u8; 16]) -> Self {
+        let mut sb = Self::new(block_size, blocks, uuid);
+        put32(&mut sb.raw, AT_FIRST, first);
+        put32(&mut sb.raw, AT_USERS, 0);
+        sb
+    }
+
     /// Parses the first block of a journal of `blocks` blocks of `block_size` bytes.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 pub(crate) mod attributes;
 mod free;
+mod journal_device;
 mod options;
 pub(crate) mod report;
 mod sources;
@@ -14,7 +15,7 @@ use crate::size::Size;
 use crate::target::{ImageSpec, Place};
 use clap::Parser;
 use nextent::Foreign;
-use nextent::mkfs::{Fit, MkfsOptions, Owner};
+use nextent::mkfs::{Fit, JournalPlan, MkfsOptions, Owner, is_journal};
 use nextent_device::{BlockDevice, FileOptions};
 use nextent_image::{BuildError, Built, ImageBuilder};
 use nextent_num::to_u64;
@@ -153,6 +154,9 @@ pub(crate) trait Front: fmt::Debug {
     /// Its defaults for `-E`, which the arguments follow.
     fn extended(&self, options: &MkfsOptions, bytes: u64) -> Result<Vec<String>, String>;
 
+    /// Prints a new external journal, or one that would be made.
+    fn show_journal(&self, args: &Args, plan: &JournalPlan) -> Result<(), Failure>;
+
     /// Prints a new file system, or one that would be made.
     fn show(&self, args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure>;
 }
@@ -179,6 +183,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(front) = &args.front {
         let bytes = device_size(&place, &options).map_err(at)?;
         options::complete(args, &**front, &mut options, bytes).map_err(at)?;
+    }
+    if is_journal(&options).map_err(|error| at(error.to_string()))? {
+        let plan = journal_device::make(args, &place, &options).map_err(at)?;
+        return journal_device::show(args, &plan);
     }
     let builder = builder(args, &place, options).map_err(at)?;
     let progress = || Progress::new("mkfs", show::path(&args.image), args.quiet);

@@ -53,7 +53,8 @@ Features of -O:
   has_journal, ext_attr, resize_inode, dir_index, sparse_super2, fast_commit, stable_inodes,
   orphan_file, filetype, meta_bg, extents, 64bit, flex_bg, metadata_csum_seed, sparse_super,
   large_file, huge_file, uninit_bg, dir_nlink, extra_isize, metadata_csum, verity; others are
-  refused
+  refused. With journal_dev, IMAGE becomes an external journal for volumes with blocks of the same
+  size (-b). It has no contents, inodes and groups, so options about these have no effect.
 
 Order of the options about owners:
 

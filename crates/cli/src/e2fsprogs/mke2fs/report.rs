@@ -3,6 +3,7 @@
 use super::Mke2fs;
 use crate::commands::mkfs::{Args, report};
 use crate::failure::{Result, say};
+use nextent::mkfs::JournalPlan;
 use nextent_num::to_usize;
 use nextent_ondisk::{Geometry, Superblock};
 
@@ -45,6 +46,26 @@ pub(super) fn show(
         say!("Copying files into the device: done");
     }
     say!("Writing superblocks and filesystem accounting information: done\n");
+    Ok(())
+}
+
+/// Prints a new external journal, or one that would be made.
+pub(super) fn show_journal(args: &Args, plan: &JournalPlan) -> Result<()> {
+    let (sb, blocks) = (plan.superblock(), plan.blocks());
+    let kib = plan.block_size() / 1024;
+    if args.verbose {
+        say!("fs_types for mke2fs.conf resolution: 'journal'");
+        say!("Filesystem label={}", crate::show::name(sb.label_bytes()));
+        say!("Block size={} (log={})", plan.block_size(), sb.log_block_size.get());
+        say!("0 inodes, {blocks} blocks");
+    } else {
+        say!("Creating filesystem with {blocks} {kib}k blocks and 0 inodes");
+    }
+    say!("Filesystem UUID: {}", sb.volume_uuid());
+    say!("Superblock backups stored on blocks: \n");
+    if !args.dry_run {
+        say!("Zeroing journal device: done");
+    }
     Ok(())
 }
 

@@ -7,6 +7,8 @@
 //! the image with every durable file.
 
 mod common;
+#[path = "commit_phase_faults/lost_server.rs"]
+mod lost_server;
 
 use common::{DurableFiles, Image, VolumeFs, check_aborted, check_recovery, error_count};
 use nextent::inodes::{Inodes, ROOT_INO};

@@ -37,6 +37,8 @@ mod log;
 mod memory;
 #[path = "mount/nbd.rs"]
 mod nbd;
+#[path = "mount/nbd_faults.rs"]
+mod nbd_faults;
 #[path = "mount/operations.rs"]
 mod operations;
 #[path = "mount/options.rs"]

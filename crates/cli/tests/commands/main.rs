@@ -3,6 +3,7 @@
 mod diff;
 mod edit;
 mod nbd;
+mod nbd_faults;
 mod nodes;
 mod plot;
 mod sync;

@@ -9,13 +9,13 @@ use std::process::{Child, Command, Stdio};
 const SIZE: &str = "48m";
 
 /// An image with a server for it.
-struct Served {
-    image: Image,
-    server: NbdServer,
+pub(super) struct Served {
+    pub(super) image: Image,
+    pub(super) server: NbdServer,
 }
 
 impl Served {
-    fn new() -> Result<Self, Skip> {
+    pub(super) fn new() -> Result<Self, Skip> {
         let image = Image { dir: tempfile::tempdir().unwrap() };
         let file = std::fs::File::create(image.path()).unwrap();
         file.set_len(48 << 20).unwrap();
@@ -24,18 +24,18 @@ impl Served {
     }
 
     /// The arguments, with `NBD` replaced by the server's address.
-    fn with_address(&self, args: &[&str]) -> Vec<String> {
+    pub(super) fn with_address(&self, args: &[&str]) -> Vec<String> {
         args.iter().map(|arg| arg.replace("NBD", &self.server.address())).collect()
     }
 
     #[track_caller]
-    fn ok(&self, args: &[&str]) -> String {
+    pub(super) fn ok(&self, args: &[&str]) -> String {
         let args = self.with_address(args);
         self.image.ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     #[track_caller]
-    fn fails(&self, args: &[&str], code: i32) -> String {
+    pub(super) fn fails(&self, args: &[&str], code: i32) -> String {
         let args = self.with_address(args);
         self.image.fails(&args.iter().map(String::as_str).collect::<Vec<_>>(), code)
     }

@@ -21,6 +21,7 @@ mod kills;
 mod log;
 mod memory;
 mod nbd;
+mod nbd_faults;
 mod operations;
 mod options;
 mod overlay;

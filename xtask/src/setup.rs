@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 20] = [
+const TOOLS: [(&str, &str); 21] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -25,6 +25,7 @@ const TOOLS: [(&str, &str); 20] = [
     ("nbdkit", "nbdkit"),
     ("qemu-nbd", "qemu-utils"),
     ("nbdinfo", "libnbd-bin"),
+    ("openssl", "openssl"),
 ];
 
 /// Installs the oracles' tools, or prints the missing ones.

@@ -49,7 +49,10 @@ Images:
   disk.img@2:/path      a path inside its second partition
   nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH
                         an export of an NBD server; also with an @. Other users of it are not
-                        noticed: make sure that there are none";
+                        noticed: make sure that there are none
+  nbds://HOST[:PORT]/EXPORT?tls-certificates=DIR, nbds+unix:///EXPORT?socket=PATH
+                        the same with TLS; DIR has ca-cert.pem, and client-cert.pem and
+                        client-key.pem if the server requires them; & is between parameters";
 
 /// What an argument names: a file or block device, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use nextent_testkit::{NbdServer, Rng, Skip, need};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+#[path = "nbd/tls.rs"]
+mod tls;
+
 const SIZE: u64 = 4 << 20;
 
 fn open_with(server: &NbdServer, options: &NbdOptions) -> NbdDevice {

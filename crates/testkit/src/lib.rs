@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod authority;
 mod change;
 mod crash;
 mod disk;
@@ -24,6 +25,7 @@ mod rng;
 mod skip;
 pub mod tree;
 
+pub use authority::{Authority, Certificate};
 pub use change::{change_with_promises, check_changes};
 pub use crash::{CrashReport, CutInfo, Explorer, Variant};
 pub use disk::DiskImage;

@@ -4,7 +4,7 @@ use crate::Skip;
 use nextent_sync::{Duration, now, thread};
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -89,6 +89,13 @@ impl NbdServer {
     #[must_use]
     pub fn address(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())
+    }
+
+    /// The same with TLS; `certificates` is the client's directory.
+    #[must_use]
+    pub fn tls_address(&self, certificates: &Path) -> String {
+        let (socket, dir) = (self.socket(), certificates.display());
+        format!("nbds+unix:///?socket={}&tls-certificates={dir}", socket.display())
     }
 
     /// Kills it by SIGKILL.

@@ -1,7 +1,7 @@
 //! Commands on exports of NBD servers.
 
 use super::Image;
-use nextent_testkit::{DiskImage, NbdServer, Skip, e2fs, need};
+use nextent_testkit::{Authority, Certificate, DiskImage, NbdServer, Skip, e2fs, need};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -140,7 +140,8 @@ fn wrong_exports_are_refused_by_one_line() {
         ("nbd://", "needs a host"),
         ("nbd://host:0/x", "HOST[:PORT]"),
         ("nbd+unix:///x", "?socket=PATH"),
-        ("nbds://host/x", "TLS"),
+        ("nbds://host/x?tls-psk-file=f", "tls-psk-file is not supported"),
+        ("nbd://host/x?tls-certificates=d", "needs nbds://"),
     ] {
         let said = served.fails(&["ls", &format!("{wrong}:/")], 2);
         assert!(said.contains(why), "{said}");
@@ -154,6 +155,43 @@ fn wrong_exports_are_refused_by_one_line() {
     assert!(served.fails(&["mkfs", "-q", "NBD"], 1).contains("NBD server"));
     e2fs::assert_clean(&served.image.path());
     assert!(!Path::new("nbd:").exists() && !Path::new("nbd+unix:").exists());
+}
+
+/// Commands over TLS, and servers and certificates that do not fit: one line each.
+#[test]
+fn exports_are_used_over_tls() {
+    let mut served = need!(Served::new());
+    let authority = need!(Authority::new());
+    let both = [Certificate::new("server", "DNS:localhost"), Certificate::new("client", "DNS:me")];
+    let dir = authority.directory(&both);
+    let ours = |server: &NbdServer| server.tls_address(&dir);
+    let plain = ours(&served.server);
+    let certificates = format!("--tls-certificates={}", dir.display());
+    let path = served.image.path();
+    let file = ["file", path.to_str().unwrap()];
+    let options = ["--tls=require", &certificates, "--tls-verify-peer"];
+    assert!(served.fails(&["info", &plain], 1).contains("does not offer TLS"));
+    served.server = NbdServer::nbdkit(&[&options[..], &file].concat()).unwrap();
+    let address = ours(&served.server);
+    let tree = tree(&dir);
+    served.ok(&["mkfs", "-q", "-d", &tree, &address]);
+    served.ok(&["mkdir", &format!("{address}:/new")]);
+    served.ok(&["fsck", "-f", "-n", &address]);
+    assert!(served.ok(&["ls", &format!("{address}:/")]).contains("new"));
+    let at = |dir: &Path| served.server.tls_address(dir);
+    let stranger = need!(Authority::new());
+    for (address, why) in [
+        (served.server.address(), "use nbds://"),
+        (at(&stranger.directory(&[])), "no trusted CA"),
+        (format!("{address}&tls-hostname=other"), "not valid for name"),
+        (at(&authority.directory(&[])), "certificate of the client"),
+        (at(&dir.join("missing")), "no directory of certificates"),
+    ] {
+        let said = served.fails(&["info", &address], 1);
+        assert!(said.contains(why) && said.trim_end().lines().count() == 1, "{said}");
+    }
+    drop(served.server);
+    e2fs::assert_clean(&path);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Mounts of exports of NBD servers: also while servers are killed and started again.
 
 use crate::support::*;
-use nextent_testkit::{NbdServer, Skip, e2fs, need};
+use nextent_testkit::{Authority, Certificate, NbdServer, Skip, e2fs, need};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,32 @@ fn an_export_is_mounted() {
         mount.unmount();
         e2fs::assert_clean(&image);
     }
+}
+
+/// A mount over TLS, also while its server is killed and started again.
+#[test]
+fn an_export_is_mounted_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "48m");
+    let authority = need!(Authority::new());
+    let certificates = authority.directory(&[Certificate::new("server", "DNS:localhost")]);
+    let option = format!("--tls-certificates={}", certificates.display());
+    let arguments = ["--tls=require", &option, "file", text(&image)];
+    let mut server = need!(NbdServer::nbdkit(&arguments));
+    let address = server.tls_address(&certificates);
+    let mount = need!(Mount::new(Path::new(&address), "reconnect=100"));
+    for n in 0..60 {
+        write_synced(&mount.join(&format!("f{n}")), &n.to_string()).unwrap();
+        if n == 30 {
+            server.restart();
+        }
+    }
+    for n in 0..60 {
+        assert_eq!(fs::read_to_string(mount.join(&format!("f{n}"))).unwrap(), n.to_string());
+    }
+    mount.unmount();
+    server.kill();
+    e2fs::assert_clean(&image);
 }
 
 /// A server that is killed again and again loses nothing, and operations only wait for it.

@@ -10,6 +10,7 @@
 //! lost asks for new connections with the epoch that it used. The first such thread makes them and
 //! repeats the unflushed writes; the others wait for it. Each then sends its request again.
 
+use super::certificates;
 use super::channel::{Channel, Client, Outcome, Reply, Socket};
 use super::negotiate::{Export, negotiate, violation};
 use super::options::NbdOptions;
@@ -229,8 +230,10 @@ fn connect(
     expected: Option<&Export>,
 ) -> io::Result<(Export, Vec<Channel<Stream>>)> {
     let one = |limit| {
-        let stream = Stream::connect(&address.server, limit)?;
-        let export = negotiate(&stream, address.export(), limit)?;
+        let mut stream = Stream::connect(&address.server, limit)?;
+        // Certificates are read each time: they may have been renewed.
+        let tls = address.tls.as_ref().map(|tls| certificates::client(tls, &address.server));
+        let export = negotiate(&mut stream, tls.transpose()?, address.export(), limit)?;
         let channel = Channel::new(stream, options.timeout, export.structured);
         Ok::<_, io::Error>((export, channel))
     };

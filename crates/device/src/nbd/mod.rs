@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `url` | addresses of exports |
 //! | `wire` | numbers and headers of the protocol |
-//! | `stream` | sockets |
+//! | `stream` | sockets, with TLS or without |
+//! | `tls` | the state machine of TLS for a sender and a receiver |
+//! | `certificates` | the files of certificates |
 //! | `negotiate` | the handshake |
 //! | `channel` | one connection with requests of many threads in flight |
 //! | `connections` | all connections of a device; they are made again when they are lost |
@@ -17,6 +19,7 @@
 //! A server's block size may be larger than a sector. A write of a part of a block then reads the
 //! block and writes all of it. It excludes other writes, with the lock `[partial]` (rank 876).
 
+mod certificates;
 mod channel;
 #[cfg(all(test, feature = "model-shuttle"))]
 mod channel_models;
@@ -26,6 +29,7 @@ mod options;
 mod queue;
 mod server;
 mod stream;
+mod tls;
 mod unflushed;
 mod url;
 mod wire;

@@ -1,17 +1,19 @@
-//! The handshake: the client asks for structured replies, the export and what the server says of
-//! it.
+//! The handshake: the client asks for TLS, structured replies, the export and what the server says
+//! of it.
 //!
 //! | step | client | server |
 //! |---|---|---|
 //! | 1 | - | greeting, flags |
 //! | 2 | flags | - |
-//! | 3 | `STRUCTURED_REPLY` | acknowledges or refuses |
-//! | 4 | `SET_META_CONTEXT` of `base:allocation`, if 3 was acknowledged | the context's number, or none |
-//! | 5 | `GO` | size, flags and block sizes of the export |
+//! | 3 | with TLS: `STARTTLS` | acknowledges; then the handshake of TLS, which encrypts what follows |
+//! | 4 | `STRUCTURED_REPLY` | acknowledges or refuses |
+//! | 5 | `SET_META_CONTEXT` of `base:allocation`, if 4 was acknowledged | the context's number, or none |
+//! | 6 | `GO` | size, flags and block sizes of the export |
 //!
 //! A server that does not know `GO` (before 2016) is refused.
 
 use super::stream::{Messages, Stream};
+use super::tls::Tls;
 use super::wire::{self, Fields, handshake, info, option, option_reply, transmission};
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::Duration;
@@ -50,11 +52,23 @@ pub(super) fn violation(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Negotiates the export `name`.
-pub(super) fn negotiate(stream: &Stream, name: &str, limit: Duration) -> io::Result<Export> {
+/// Negotiates the export `name`, inside of `tls` if there is one.
+pub(super) fn negotiate(
+    stream: &mut Stream,
+    tls: Option<Tls>,
+    name: &str,
+    limit: Duration,
+) -> io::Result<Export> {
     let session = Session { messages: Messages { stream, limit } };
     session.greet()?;
-    let structured = session.ask(option::STRUCTURED_REPLY, &[])?.is_ok();
+    let encrypted = tls.is_some();
+    if let Some(tls) = tls {
+        session.ask(option::STARTTLS, &[])?.map_err(|refusal| no_tls(&refusal))?;
+        stream.start_tls(tls, limit)?;
+    }
+    let session = Session { messages: Messages { stream, limit } };
+    let first = session.ask(option::STRUCTURED_REPLY, &[]);
+    let structured = first.map_err(|error| if encrypted { left(error) } else { error })?.is_ok();
     let allocation = if structured { session.allocation_context(name)? } else { None };
     let mut export = session.go(name)?;
     export.structured = structured;
@@ -195,15 +209,40 @@ fn refused(name: &str, refusal: &Refusal) -> io::Error {
             (Kind::Unsupported, "the server is too old: it lacks NBD_OPT_GO")
         }
         option_reply::POLICY => (Kind::PermissionDenied, "the server refuses access"),
-        option_reply::TLS_REQUIRED => (Kind::Unsupported, "the server requires TLS"),
+        option_reply::TLS_REQUIRED => (Kind::Unsupported, "the server requires TLS: use nbds://"),
         option_reply::UNKNOWN => (Kind::NotFound, "the server has no such export"),
         option_reply::SHUTDOWN => (Kind::ConnectionAborted, "the server is shutting down"),
         option_reply::BLOCK_SIZE_REQUIRED => (Kind::Unsupported, "the server needs block sizes"),
         _ => (Kind::Other, "the server refuses the export"),
     };
-    let said = match refusal.text.as_str() {
-        "" => String::new(),
-        text => format!(" ({text:?})"),
-    };
-    io::Error::new(kind, format!("export {name:?}: {why}{said}"))
+    io::Error::new(kind, format!("export {name:?}: {why}{}", refusal.said()))
+}
+
+/// Explains a connection that ends after the handshake of TLS. With TLS 1.3 the client completes it
+/// before the server has seen its certificate.
+fn left(error: io::Error) -> io::Error {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::UnexpectedEof | Kind::ConnectionReset | Kind::BrokenPipe => {
+            let text = "the server left after the TLS handshake; it may require a certificate of \
+                        the client (client-cert.pem)";
+            io::Error::new(error.kind(), text)
+        }
+        _ => error,
+    }
+}
+
+fn no_tls(refusal: &Refusal) -> io::Error {
+    let text = format!("the server does not offer TLS{}", refusal.said());
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+impl Refusal {
+    /// The server's text, if it sent one.
+    fn said(&self) -> String {
+        match self.text.as_str() {
+            "" => String::new(),
+            text => format!(" ({text:?})"),
+        }
+    }
 }

@@ -1,5 +1,8 @@
-//! A socket to a server, without blocking calls: a thread waits with poll(2), with a limit.
+//! A connected socket, also with TLS, without blocking calls: a thread waits with poll(2), with a
+//! limit.
 
+use super::channel::Socket;
+use super::tls::Tls;
 use super::url::ServerAddress;
 use nextent_sync::{Duration, Instant, now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,8 +11,14 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+/// A connection, with TLS or without.
+pub(super) struct Stream {
+    wire: Wire,
+    tls: Option<Box<Tls>>,
+}
+
 /// A connected socket.
-pub(super) enum Stream {
+enum Wire {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
@@ -24,18 +33,25 @@ pub(super) struct Ready {
 impl Stream {
     /// Connects, within `limit`.
     pub(super) fn connect(server: &ServerAddress, limit: Duration) -> io::Result<Self> {
-        let stream = match server {
-            ServerAddress::Unix(path) => Self::Unix(UnixStream::connect(path)?),
-            ServerAddress::Tcp { host, port } => Self::Tcp(connect_tcp(host, *port, limit)?),
+        let wire = match server {
+            ServerAddress::Unix(path) => Wire::Unix(UnixStream::connect(path)?),
+            ServerAddress::Tcp { host, port } => Wire::Tcp(connect_tcp(host, *port, limit)?),
         };
-        match &stream {
-            Self::Unix(socket) => socket.set_nonblocking(true)?,
-            Self::Tcp(socket) => {
+        match &wire {
+            Wire::Unix(socket) => socket.set_nonblocking(true)?,
+            Wire::Tcp(socket) => {
                 socket.set_nonblocking(true)?;
                 socket.set_nodelay(true)?;
             }
         }
-        Ok(stream)
+        Ok(Self { wire, tls: None })
+    }
+
+    /// Encrypts from here on. Completes the handshake, in which each step takes at most `limit`.
+    pub(super) fn start_tls(&mut self, tls: Tls, limit: Duration) -> io::Result<()> {
+        tls.handshake(&self.wire, limit)?;
+        self.tls = Some(Box::new(tls));
+        Ok(())
     }
 
     /// Waits until the socket can be read or written as `wanted`, at most `limit`.
@@ -43,6 +59,68 @@ impl Stream {
     /// # Errors
     /// `TimedOut`.
     pub(super) fn wait(&self, wanted: Ready, limit: Duration) -> io::Result<Ready> {
+        match &self.tls {
+            Some(tls) => tls.wait(&self.wire, wanted, limit),
+            None => self.wire.wait(wanted, limit),
+        }
+    }
+
+    /// Reads what there is, or nothing if the call would block.
+    pub(super) fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        match &self.tls {
+            Some(tls) => tls.try_read(&self.wire, buf),
+            None => self.wire.try_read(buf),
+        }
+    }
+
+    /// Writes what fits, or nothing if the call would block. Then the next call has the same bytes.
+    pub(super) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        match &self.tls {
+            Some(tls) => tls
+                .try_write(&self.wire, bufs)
+                .map_err(|error| tls.reason(&self.wire).unwrap_or(error)),
+            None => self.wire.try_write(bufs),
+        }
+    }
+
+    /// Ends the connection: all reads and writes fail from now on.
+    pub(super) fn shutdown(&self) {
+        if let Some(tls) = &self.tls {
+            tls.close(&self.wire);
+        }
+        self.wire.shutdown();
+    }
+}
+
+impl Wire {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Socket for Wire {
+    fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let done = match self {
+            Self::Unix(socket) => (&mut &*socket).read(buf),
+            Self::Tcp(socket) => (&mut &*socket).read(buf),
+        };
+        match done {
+            Ok(0) if !buf.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            done => unless_blocked(done),
+        }
+    }
+
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        unless_blocked(match self {
+            Self::Unix(socket) => (&mut &*socket).write_vectored(bufs),
+            Self::Tcp(socket) => (&mut &*socket).write_vectored(bufs),
+        })
+    }
+
+    fn wait(&self, wanted: Ready, limit: Duration) -> io::Result<Ready> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, wanted.read);
         flags.set(PollFlags::OUT, wanted.write);
@@ -66,39 +144,11 @@ impl Stream {
         }
     }
 
-    /// Reads what there is, or nothing if the call would block.
-    pub(super) fn try_read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        let done = match self {
-            Self::Unix(socket) => (&mut &*socket).read(buf),
-            Self::Tcp(socket) => (&mut &*socket).read(buf),
-        };
-        match done {
-            Ok(0) if !buf.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-            done => unless_blocked(done),
-        }
-    }
-
-    /// Writes what fits, or nothing if the call would block.
-    pub(super) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
-        unless_blocked(match self {
-            Self::Unix(socket) => (&mut &*socket).write_vectored(bufs),
-            Self::Tcp(socket) => (&mut &*socket).write_vectored(bufs),
-        })
-    }
-
-    /// Ends the connection: all reads and writes fail from now on.
-    pub(super) fn shutdown(&self) {
+    fn shutdown(&self) {
         let _ = match self {
             Self::Unix(socket) => socket.shutdown(Shutdown::Both),
             Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
         };
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(socket) => socket.as_fd(),
-            Self::Tcp(socket) => socket.as_fd(),
-        }
     }
 }
 
@@ -121,7 +171,7 @@ fn until(end: Instant) -> Timespec {
     Timespec { tv_sec: seconds, tv_nsec: i64::from(left.subsec_nanos()) }
 }
 
-fn timed_out(limit: Duration) -> io::Error {
+pub(super) fn timed_out(limit: Duration) -> io::Error {
     let text = format!("the server did not answer for {limit:?}");
     io::Error::new(io::ErrorKind::TimedOut, text)
 }

@@ -13,6 +13,15 @@ const PORT: u16 = 10809;
 /// |---|---|
 /// | `nbd://HOST[:PORT]/EXPORT` | over TCP, at port 10809 if none is named |
 /// | `nbd+unix:///EXPORT?socket=PATH` | over the Unix socket at `PATH` |
+/// | `nbds://`, `nbds+unix://` | the same with TLS |
+///
+/// | parameter with TLS | meaning |
+/// |---|---|
+/// | `tls-certificates=DIR` | where `ca-cert.pem`, `client-cert.pem` and `client-key.pem` are |
+/// | `tls-hostname=NAME` | the name in the server's certificate, if it is not the host's |
+///
+/// Parameters follow `?`, with `&` between them. Over a Unix socket the server's name is
+/// `localhost` unless one is given.
 ///
 /// Characters may be given as `%` and two hexadecimal digits. The export may be empty: the server's
 /// default.
@@ -31,6 +40,16 @@ const PORT: u16 = 10809;
 pub struct NbdAddress {
     pub(super) server: ServerAddress,
     export: String,
+    pub(super) tls: Option<TlsAddress>,
+}
+
+/// What an address says of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsAddress {
+    /// The directory of the certificates.
+    pub(super) certificates: Option<PathBuf>,
+    /// The name in the server's certificate.
+    pub(super) hostname: Option<String>,
 }
 
 /// Where the server listens.
@@ -59,33 +78,59 @@ impl NbdAddress {
         let (authority, export) = place.split_once('/').unwrap_or((place, ""));
         let export = decode(export)?;
         let mut socket = None;
+        let mut tls = scheme.starts_with("nbds").then(TlsAddress::default);
         for word in query.split('&').filter(|word| !word.is_empty()) {
-            match word.split_once('=') {
-                Some(("socket", path)) => socket = Some(PathBuf::from(decode(path)?)),
-                _ => return Err(format!("`{word}` is no parameter of an address of NBD")),
+            let unknown = || format!("`{word}` is no parameter of an address of NBD");
+            let (name, value) = word.split_once('=').ok_or_else(unknown)?;
+            let value = decode(value)?;
+            match (name, &mut tls) {
+                ("socket", _) => socket = Some(PathBuf::from(value)),
+                ("tls-certificates" | "tls-hostname", None) => {
+                    return Err(format!("{name} needs nbds:// or nbds+unix://"));
+                }
+                ("tls-certificates", Some(tls)) => tls.certificates = Some(value.into()),
+                ("tls-hostname", Some(tls)) => tls.hostname = Some(value),
+                ("tls-psk-file", _) => {
+                    return Err("tls-psk-file is not supported; use certificates".into());
+                }
+                ("tls-verify-peer", _) => {
+                    return Err(
+                        "tls-verify-peer: the server's certificate is always verified".into()
+                    );
+                }
+                _ => return Err(unknown()),
             }
         }
         let server = match (scheme, socket) {
-            ("nbd+unix", Some(socket)) if authority.is_empty() => ServerAddress::Unix(socket),
-            ("nbd+unix", Some(_)) => {
-                return Err(format!("a Unix socket has no host: nbd+unix:///{authority}/..."));
+            ("nbd+unix" | "nbds+unix", Some(socket)) if authority.is_empty() => {
+                ServerAddress::Unix(socket)
             }
-            ("nbd+unix", None) => return Err("nbd+unix:// needs ?socket=PATH".into()),
-            ("nbd", Some(_)) => return Err("nbd:// has no socket; use nbd+unix://".into()),
-            ("nbd", None) => tcp(authority)?,
-            ("nbds" | "nbds+unix", _) => return Err("NBD over TLS is not supported".into()),
+            ("nbd+unix" | "nbds+unix", Some(_)) => {
+                return Err(format!("a Unix socket has no host: {scheme}:///{authority}/..."));
+            }
+            ("nbd+unix" | "nbds+unix", None) => {
+                return Err(format!("{scheme}:// needs ?socket=PATH"));
+            }
+            ("nbd" | "nbds", Some(_)) => {
+                return Err(format!("{scheme}:// has no socket; use {scheme}+unix://"));
+            }
+            ("nbd" | "nbds", None) => tcp(scheme, authority)?,
             _ => return Err(format!("{scheme}:// is no address of NBD")),
         };
-        Ok(Self { server, export })
+        Ok(Self { server, export, tls })
     }
 
-    /// The same with an absolute path of the socket.
+    /// The same with absolute paths.
     pub(super) fn absolute(&self) -> io::Result<Self> {
         let server = match &self.server {
             ServerAddress::Unix(path) => ServerAddress::Unix(std::path::absolute(path)?),
             tcp @ ServerAddress::Tcp { .. } => tcp.clone(),
         };
-        Ok(Self { server, export: self.export.clone() })
+        let mut tls = self.tls.clone();
+        if let Some(dir) = tls.as_mut().and_then(|tls| tls.certificates.as_mut()) {
+            *dir = std::path::absolute(&*dir)?;
+        }
+        Ok(Self { server, export: self.export.clone(), tls })
     }
 
     /// The name of the export.
@@ -96,7 +141,7 @@ impl NbdAddress {
 }
 
 /// Parses `HOST[:PORT]`. An IPv6 address is in brackets.
-fn tcp(authority: &str) -> Result<ServerAddress, String> {
+fn tcp(scheme: &str, authority: &str) -> Result<ServerAddress, String> {
     let wrong = || format!("`{authority}` is no HOST[:PORT]");
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -121,7 +166,7 @@ fn tcp(authority: &str) -> Result<ServerAddress, String> {
     };
     let host = decode(host)?;
     if host.is_empty() {
-        return Err("nbd:// needs a host: nbd://HOST[:PORT]/EXPORT".into());
+        return Err(format!("{scheme}:// needs a host: {scheme}://HOST[:PORT]/EXPORT"));
     }
     Ok(ServerAddress::Tcp { host, port })
 }
@@ -176,6 +221,13 @@ mod tests {
         assert_eq!(server("nbd://[::1]"), "[::1]:10809");
         assert_eq!(server("nbd+unix://?socket=s.sock"), "s.sock");
         assert_eq!(server("nbd+unix:///x?socket=/a%20b"), "/a b");
+        assert_eq!(server("nbds://host"), "host:10809");
+        assert_eq!(server("nbds+unix:///x?socket=/s&tls-certificates=/c"), "/s");
+        let tls = |text| NbdAddress::parse(text).unwrap().tls;
+        assert_eq!(tls("nbd://host"), None);
+        assert_eq!(tls("nbds://host"), Some(TlsAddress::default()));
+        let named = TlsAddress { certificates: Some("a b".into()), hostname: Some("n".into()) };
+        assert_eq!(tls("nbds://host/x?tls-certificates=a%20b&tls-hostname=n"), Some(named));
         let export = |text| NbdAddress::parse(text).unwrap().export().to_owned();
         assert_eq!(export("nbd://host/a/b"), "a/b");
         assert_eq!(export("nbd://host/%61%3f"), "a?");
@@ -201,6 +253,13 @@ mod tests {
             "nbd+unix:///x",
             "nbd+unix://h/x?socket=s",
             "nbd+unix:///x?sock=s",
+            "nbd+unix:///x?socket",
+            "nbd://h?tls-hostname=n",
+            "nbds://",
+            "nbds://h?socket=s",
+            "nbds://h?tls-psk-file=f",
+            "nbds://h?tls-verify-peer=false",
+            "nbds+unix:///x",
             "http://h",
             "h",
         ] {

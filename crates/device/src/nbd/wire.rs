@@ -25,6 +25,7 @@ pub(super) mod option {
     pub(in super::super) const EXPORT_NAME: u32 = 1;
     pub(in super::super) const ABORT: u32 = 2;
     pub(in super::super) const LIST: u32 = 3;
+    pub(in super::super) const STARTTLS: u32 = 5;
     pub(in super::super) const INFO: u32 = 6;
     pub(in super::super) const GO: u32 = 7;
     pub(in super::super) const STRUCTURED_REPLY: u32 = 8;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! MkfsOptions -> resolve (defaults, ranges) -> shape (counts) -> place (bitmaps, tables)
-//!             -> files (root, lost+found, resize inode, journal, orphan file) -> Plan -> write
+//!             -> files (root, lost+found, resize inode, journal, MMP block, orphan file)
+//!             -> Plan -> write
 //! ```
 //!
 //! A caller writes a plan as it is, or turns it into a [`Filling`], which adds files and then
@@ -25,6 +26,7 @@ mod fill;
 mod fit;
 mod journal;
 mod journal_device;
+mod multi_mount;
 mod options;
 mod orphan;
 mod place;

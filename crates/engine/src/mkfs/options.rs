@@ -140,6 +140,8 @@ pub struct ExtendedOptions {
     pub packed_meta_blocks: bool,
     /// Bytes of the orphan file; `None` chooses them by the size of the volume.
     pub orphan_file_size: Option<u64>,
+    /// Seconds between heartbeats with `mmp`, at most 300. `None` or 0: 5.
+    pub mmp_update_interval: Option<u16>,
     /// Marks the volume as one for tests of file systems under development.
     pub test_fs: bool,
     /// Bytes of a group descriptor with `64bit`: 64 to 1024.
@@ -162,6 +164,7 @@ impl Default for ExtendedOptions {
             backup_supers: 2,
             packed_meta_blocks: false,
             orphan_file_size: None,
+            mmp_update_interval: None,
             test_fs: false,
             desc_size: None,
         }

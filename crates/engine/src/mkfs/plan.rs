@@ -87,6 +87,7 @@ impl Plan {
         files.add_directories((owner.uid, owner.gid), options.extended.root_mode)?;
         files.add_resize_inode()?;
         let journal = files.add_journal(options, &mut sb, &mut warnings)?;
+        files.add_multi_mount(options, &mut sb)?;
         files.add_orphan_file(options, &mut sb)?;
         let highest_inode = files.highest_inode();
         let Files { mut inodes, room, zeroed, directories, .. } = files;

@@ -82,6 +82,7 @@ fn written_by_us() -> Features {
         .with(Compat::STABLE_INODES.with(Compat::ORPHAN_FILE))
         .with(Incompat::FILETYPE.with(Incompat::META_BG).with(Incompat::EXTENTS))
         .with(Incompat::BIT64.with(Incompat::FLEX_BG).with(Incompat::CSUM_SEED))
+        .with(Incompat::MMP)
         .with(RoCompat::SPARSE_SUPER.with(RoCompat::LARGE_FILE).with(RoCompat::HUGE_FILE))
         .with(RoCompat::GDT_CSUM.with(RoCompat::DIR_NLINK).with(RoCompat::EXTRA_ISIZE))
         .with(RoCompat::METADATA_CSUM.with(RoCompat::VERITY))

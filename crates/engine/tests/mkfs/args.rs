@@ -32,6 +32,7 @@ fn extended(options: &mut MkfsOptions, pair: &str) {
     let n: u32 = value.parse().expect("a number");
     match key {
         "stride" => options.extended.stride = n,
+        "mmp_update_interval" => options.extended.mmp_update_interval = Some(n as u16),
         "stripe_width" => options.extended.stripe_width = n,
         "resize" => options.extended.resize = Some(n.into()),
         "packed_meta_blocks" => options.extended.packed_meta_blocks = n == 1,

@@ -22,6 +22,7 @@ const CHECKED: &[&str] = &[
     "40m -b 2048 -t ext3",
     "40m -O extents,uninit_bg,^metadata_csum,^64bit,meta_bg,^resize_inode",
     "40m -O orphan_file -b 1024 -I 512",
+    "40m -O mmp -E mmp_update_interval=300",
 ];
 
 /// Layouts to mount: small, one for each combination that the kernel reads differently.
@@ -36,6 +37,8 @@ const MOUNTED: &[&str] = &[
     "64m -O ^has_journal -I 1024",
     "64m -O orphan_file,metadata_csum_seed -b 4096",
     "64m -O fast_commit -I 128",
+    "64m -O mmp,orphan_file",
+    "64m -O mmp,^metadata_csum -b 4096 -E mmp_update_interval=1",
     "200m -N 100000 -E lazy_itable_init=0",
 ];
 
@@ -137,7 +140,6 @@ fn impossible_options_are_refused() {
         ("64m -O project", "project"),
         ("64m -O encrypt", "encrypt"),
         ("64m -O casefold", "casefold"),
-        ("64m -O mmp", "mmp"),
         ("64m -O inline_data", "inline_data"),
         ("64m -O ea_inode", "ea_inode"),
         ("64m -O journal_dev", "journal_dev"),
@@ -147,6 +149,8 @@ fn impossible_options_are_refused() {
     }
     for line in [
         "64m -O nonsense",
+        "64m -O mmp -E mmp_update_interval=301",
+        "64m -E mmp_update_interval=5",
         "64m -b 3000",
         "64m -I 100",
         "64m -I 2048",

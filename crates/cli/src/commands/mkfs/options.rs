@@ -29,6 +29,8 @@ Keys of -E:
   packed_meta_blocks=0|1
                         bitmaps, tables and journal at the start of the volume
   orphan_file_size=SIZE size of the orphan file
+  mmp_update_interval=SECONDS
+                        time between heartbeats with mmp, at most 300 (default: 5)
   desc_size=BYTES       size of a group descriptor with 64bit
   test_fs               mark as a file system for tests
   offset=BYTES          where the file system starts in the image

@@ -136,6 +136,7 @@ pub(crate) const EXTENDED: &[&str] = &[
     "num_backup_sb=",
     "packed_meta_blocks",
     "orphan_file_size=",
+    "mmp_update_interval=",
     "test_fs",
     "desc_size=",
     "offset=",
@@ -208,7 +209,7 @@ pub(super) fn extended(
             }
             "quotatype" => return Err("quotatype needs quota, which is not supported".into()),
             "mmp_update_interval" => {
-                return Err("mmp_update_interval needs mmp, which is not supported".into());
+                extended.mmp_update_interval = Some(number(key, value)?);
             }
             _ => return Err(format!("unknown extended option '{key}'")),
         }

@@ -57,7 +57,7 @@ pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError, User, Users};
 pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
-pub use nbd::{NbdAddress, NbdDevice, NbdOptions, NbdServer};
+pub use nbd::{NbdAddress, NbdDevice, NbdOptions, NbdServer, NbdSocket};
 pub use overlay::Overlay;
 pub use part::DevicePart;
 pub use queue::{Buffer, DeviceQueue};

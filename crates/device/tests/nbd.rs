@@ -8,6 +8,8 @@ use nextent_testkit::{NbdServer, Rng, Skip, need};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+#[path = "nbd/server.rs"]
+mod server;
 #[path = "nbd/tls.rs"]
 mod tls;
 
@@ -409,7 +411,7 @@ fn our_server_keeps_the_contract() {
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let server = server.clone();
-            thread::spawn(move || server.serve(&client, &client).unwrap());
+            thread::spawn(move || server.serve(client).unwrap());
         }
     });
     let open = |export: &str, options: &NbdOptions| {

@@ -160,6 +160,10 @@ const PAGES: &[(&str, Page)] = &[
                     "nextent serve nbd -r disk.img@2",
                     "Serves a partition for reading on port 10809.",
                 ),
+                (
+                    "nextent serve nbd -k /run/s --tls-certificates pki --tls-verify-peer d.img",
+                    "Serves an image over TLS to clients with certificates.",
+                ),
             ],
             see: &["nbdinfo(1)", "nbdcopy(1)", "qemu-img(1)"],
             ..PLAIN

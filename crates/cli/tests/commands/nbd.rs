@@ -277,6 +277,50 @@ fn other_clients_use_a_served_image() {
 }
 
 #[test]
+fn other_clients_use_a_served_image_over_tls() {
+    let image = Image::new();
+    let path = image.path();
+    let authority = need!(Authority::new());
+    let both = [Certificate::new("server", "DNS:localhost"), Certificate::new("client", "DNS:me")];
+    let dir = authority.directory(&both).to_str().unwrap().to_owned();
+    let image_text = path.to_str().unwrap();
+    let listen = ["-l", "localhost:0", "--tls-certificates", &dir];
+    let said = image.fails(&["serve", "nbd", "--tls-verify-peer", image_text], 2);
+    assert!(said.contains("--tls-certificates"), "{said}");
+    let empty = authority.directory(&[]);
+    let said = ["serve", "nbd", "--tls-certificates", empty.to_str().unwrap(), image_text];
+    assert!(image.fails(&said, 1).contains("no server-cert.pem"));
+    let serving = Serving::start(&[&listen[..], &["--tls-verify-peer", image_text]].concat());
+    let address = &serving.address;
+    let (host, port) =
+        address.trim_end_matches('/').rsplit_once(':').expect("the address has a port");
+    assert_eq!(host, "nbds://localhost");
+    let with = |dir: &str| format!("{address}?tls-certificates={dir}");
+    let ours = with(&dir);
+    assert!(need!(tool("nbdinfo", &["--json", &ours])).contains("\"export-size\": 67108864"));
+    let copy = image.dir.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    need!(tool("nbdcopy", &[&ours, copy]));
+    assert!(std::fs::read(copy).unwrap() == std::fs::read(&path).unwrap());
+    image.ok(&["mkdir", &format!("{ours}:/made")]);
+    need!(tool("nbdcopy", &["--flush", copy, &ours]));
+    image.ok(&["mkdir", &format!("{ours}:/more")]);
+    let object = format!("tls-creds-x509,id=tls,endpoint=client,dir={dir}");
+    let options = format!("driver=nbd,host=localhost,port={port},tls-creds=tls");
+    let convert = ["convert", "--object", &object, "--image-opts", &options, "-O", "raw", copy];
+    need!(tool("qemu-img", &convert));
+    assert!(image.ok(&["ls", &format!("{copy}:/")]).contains("more"));
+    let said = image.fails(&["ls", &format!("{}:/", with(empty.to_str().unwrap()))], 1);
+    assert!(said.contains("certificate of the client"), "{said}");
+    let plain = format!("nbd://127.0.0.1:{port}/:/");
+    assert!(image.fails(&["ls", &plain], 1).contains("use nbds://"));
+    let numeric = ours.replace("localhost", "127.0.0.1");
+    assert!(image.fails(&["ls", &format!("{numeric}:/")], 1).contains("not valid for name"));
+    assert_eq!(serving.end(), Some(0));
+    e2fs::assert_clean(&path);
+}
+
+#[test]
 fn a_read_only_server_shares_its_image() {
     let image = Image::new();
     let path = image.path();

@@ -17,7 +17,8 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,17 @@ pub(super) fn client(tls: &TlsAddress, server: &ServerAddress) -> io::Result<Tls
         .map_err(|_| invalid(format_args!("`{host}` is no host name")))?;
     let connection = ClientConnection::new(Arc::new(certificates.client()?), name);
     Ok(Tls::new(connection.map_err(invalid)?.into()))
+}
+
+/// What a server with the certificates of a directory does.
+pub(super) fn server(dir: &Path, verifies_clients: bool) -> io::Result<ServerConfig> {
+    Certificates { dir: Some(dir.to_owned()) }.server(verifies_clients)
+}
+
+/// The TLS of a new connection to a client.
+pub(super) fn accepted(config: &Arc<ServerConfig>) -> io::Result<Tls> {
+    let connection = ServerConnection::new(Arc::clone(config)).map_err(invalid)?;
+    Ok(Tls::new(connection.into()))
 }
 
 /// The directory of libnbd, if there is one.
@@ -143,6 +155,42 @@ impl Certificates {
             Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(invalid),
             None => Ok(config.with_no_client_auth()),
         }
+    }
+}
+
+impl Certificates {
+    /// The file, which a server must have.
+    fn needed(&self, name: &str) -> io::Result<PathBuf> {
+        let dir = self.dir.clone().unwrap_or_default();
+        self.file(name).ok_or_else(|| {
+            let text = format!("TLS: {} has no {name}", dir.display());
+            io::Error::new(io::ErrorKind::NotFound, text)
+        })
+    }
+
+    fn server(&self, verifies_clients: bool) -> io::Result<ServerConfig> {
+        let provider = provider();
+        self.needed("server-cert.pem")?;
+        self.needed("server-key.pem")?;
+        let Some((chain, key)) = self.own("server")? else {
+            return Err(invalid("no certificate of the server"));
+        };
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(invalid)?;
+        let config = if verifies_clients {
+            // CAs of the system sign certificates of strangers.
+            self.needed("ca-cert.pem")?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider)
+                .with_crls(self.revoked()?)
+                .allow_unknown_revocation_status()
+                .build()
+                .map_err(invalid)?;
+            config.with_client_cert_verifier(verifier)
+        } else {
+            config.with_no_client_auth()
+        };
+        config.with_single_cert(chain, key).map_err(invalid)
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `unflushed` | the writes that new connections repeat |
 //! | `queue` | asynchronous transfers |
 //! | `server` | the other side: offers a device to clients |
+//! | `server_requests` | a server's requests of one client |
 //!
 //! The device has no thread of its own: the threads that wait for replies read them.
 //!
@@ -28,6 +29,7 @@ mod negotiate;
 mod options;
 mod queue;
 mod server;
+mod server_requests;
 mod stream;
 mod tls;
 mod unflushed;
@@ -36,6 +38,7 @@ mod wire;
 
 pub use options::NbdOptions;
 pub use server::NbdServer;
+pub use stream::NbdSocket;
 pub use url::NbdAddress;
 
 use crate::queue::DeviceQueue;

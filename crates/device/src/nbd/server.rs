@@ -1,29 +1,27 @@
-//! A server: offers a device to NBD clients, one thread for each connection.
+//! A server: offers a device to NBD clients. This is the handshake.
 //!
-//! Options are answered as the protocol asks: `GO`, `INFO`, `EXPORT_NAME`, `LIST`,
-//! `STRUCTURED_REPLY`, `LIST_META_CONTEXT`, `SET_META_CONTEXT` and `ABORT`; TLS is not offered.
-//! Requests of one connection are performed in the order in which they arrive. Clients use several
-//! connections at once: a flush on one covers what was written over all.
+//! Options are answered as the protocol asks: `STARTTLS`, `GO`, `INFO`, `EXPORT_NAME`, `LIST`,
+//! `STRUCTURED_REPLY`, `LIST_META_CONTEXT`, `SET_META_CONTEXT` and `ABORT`. A server with
+//! certificates requires TLS: it answers no other option before. Clients use several connections at
+//! once: a flush on one covers what was written over all.
 
-use super::wire::{
-    self, Command, Fields, Request, chunk, handshake, info, option, option_reply, transmission,
-};
+use super::certificates;
+use super::server_requests::{self, CONTEXT, Negotiated};
+use super::stream::{FOREVER, Messages, NbdSocket, Stream};
+use super::wire::{self, Fields, handshake, info, option, option_reply};
 use crate::BlockDevice;
 use nextent_num::{must_fit, to_usize};
-use nextent_sync::Arc;
-use std::io::{self, Read, Write};
-use std::ops::Range;
+use nextent_sync::{Arc, Duration};
+use rustls::ServerConfig;
+use std::io;
+use std::path::Path;
 
 /// The longest option that is read, in bytes. A longer one ends the connection.
 const LONGEST_OPTION: u32 = 64 << 10;
-/// The largest request with data, in bytes.
-const LARGEST: u32 = 32 << 20;
 /// The preferred size and alignment of requests.
 const PREFERRED: u32 = 4096;
-/// The most ranges that one block status describes.
-const MOST_RANGES: usize = 1024;
-/// The number of the context `base:allocation`.
-const CONTEXT: u32 = 1;
+/// The longest time without progress in the handshake of TLS.
+const TLS_LIMIT: Duration = Duration::from_secs(60);
 
 /// A device that is offered to clients.
 ///
@@ -40,7 +38,7 @@ const CONTEXT: u32 = 1;
 /// let server = NbdServer::new(Arc::new(MemoryDevice::new(1 << 20)), "disk");
 /// std::thread::spawn(move || -> std::io::Result<()> {
 ///     let (client, _) = listener.accept()?;
-///     server.serve(&client, &client)
+///     server.serve(client)
 /// });
 /// let address = format!("nbd+unix:///disk?socket={}", socket.display());
 /// let address = NbdAddress::parse(&address).expect("an address");
@@ -51,22 +49,16 @@ const CONTEXT: u32 = 1;
 /// ```
 #[derive(Clone)]
 pub struct NbdServer {
-    device: Arc<dyn BlockDevice>,
+    pub(super) device: Arc<dyn BlockDevice>,
     export: String,
+    tls: Option<Arc<ServerConfig>>,
 }
 
-/// What a client has negotiated.
-#[derive(Default)]
-struct Negotiated {
-    structured: bool,
-    allocation: bool,
-}
-
-/// A connection to a client.
-struct Connection<'c, R, W> {
+/// A connection to a client, in the handshake.
+struct Connection<'c> {
     server: &'c NbdServer,
-    input: R,
-    output: W,
+    stream: Stream,
+    encrypted: bool,
     negotiated: Negotiated,
     /// Whether the client wants no zeros after the description of an export.
     no_zeroes: bool,
@@ -75,7 +67,18 @@ struct Connection<'c, R, W> {
 impl NbdServer {
     /// Offers `device` under the name `export`, and as the default export.
     pub fn new(device: Arc<dyn BlockDevice>, export: impl Into<String>) -> Self {
-        Self { device, export: export.into() }
+        Self { device, export: export.into(), tls: None }
+    }
+
+    /// Requires TLS, with `server-cert.pem` and `server-key.pem` of a directory. If
+    /// `verifies_clients`, each client must have a certificate that `ca-cert.pem` has signed and
+    /// `ca-crl.pem`, if it is there, does not revoke.
+    ///
+    /// # Errors
+    /// A file is missing or invalid.
+    pub fn tls(self, certificates: &Path, verifies_clients: bool) -> io::Result<Self> {
+        let tls = certificates::server(certificates, verifies_clients)?;
+        Ok(Self { tls: Some(Arc::new(tls)), ..self })
     }
 
     /// Serves one client until it disconnects.
@@ -83,18 +86,22 @@ impl NbdServer {
     /// # Errors
     /// The connection fails or the client violates the protocol. Errors of the device go to the
     /// client.
-    pub fn serve(&self, input: impl Read, output: impl Write) -> io::Result<()> {
-        let negotiated = Negotiated::default();
-        let mut connection =
-            Connection { server: self, input, output, negotiated, no_zeroes: false };
+    pub fn serve(&self, client: impl Into<NbdSocket>) -> io::Result<()> {
+        let mut connection = Connection {
+            server: self,
+            stream: Stream::accepted(client.into())?,
+            encrypted: false,
+            negotiated: Negotiated::default(),
+            no_zeroes: false,
+        };
         match connection.negotiate()? {
-            true => connection.transmit(),
+            true => server_requests::run(self, connection.stream, connection.negotiated),
             false => Ok(()),
         }
     }
 
     fn flags(&self) -> u16 {
-        use transmission as flag;
+        use wire::transmission as flag;
         let always = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN;
         let writes = flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES;
         always | if self.device.is_read_only() { flag::READ_ONLY } else { writes }
@@ -103,45 +110,26 @@ impl NbdServer {
     fn knows(&self, name: &[u8]) -> bool {
         name.is_empty() || name == self.export.as_bytes()
     }
-
-    /// The lengths of ranges from `range.start` on, and whether each reads as zeros.
-    fn ranges(&self, range: Range<u64>) -> io::Result<Vec<(u64, bool)>> {
-        let mut ranges = Vec::new();
-        let mut at = range.start;
-        while at < range.end && ranges.len() < MOST_RANGES {
-            let data = self.device.next_data(at)?.unwrap_or(range.end..range.end);
-            let start = data.start.clamp(at, range.end);
-            if start > at {
-                ranges.push((start - at, true));
-            }
-            at = data.end.clamp(start, range.end);
-            if at > start {
-                ranges.push((at - start, false));
-            }
-        }
-        Ok(ranges)
-    }
 }
 
-fn wrong(text: &str) -> io::Error {
+pub(super) fn wrong(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the client violates the protocol: {text}"))
 }
 
-impl<R: Read, W: Write> Connection<'_, R, W> {
+impl Connection<'_> {
     /// The handshake; whether the client goes on to requests.
     fn negotiate(&mut self) -> io::Result<bool> {
         let mut greeting = Vec::with_capacity(18);
         greeting.extend(wire::GREETING.to_be_bytes());
         greeting.extend(wire::OPTION.to_be_bytes());
         greeting.extend((handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
-        self.output.write_all(&greeting)?;
-        self.output.flush()?;
+        self.messages().write_all(&greeting)?;
         let mut flags = [0; 4];
-        self.input.read_exact(&mut flags)?;
+        self.messages().read_exact(&mut flags)?;
         self.no_zeroes = flags[3] & 2 != 0;
         loop {
             let mut header = [0; 16];
-            self.input.read_exact(&mut header)?;
+            self.messages().read_exact(&mut header)?;
             let mut fields = Fields(&header);
             let (magic, kind) = (fields.u64(), fields.u32().unwrap_or(0));
             let len = fields.u32().unwrap_or(0);
@@ -149,13 +137,20 @@ impl<R: Read, W: Write> Connection<'_, R, W> {
                 return Err(wrong("an invalid option"));
             }
             let mut data = vec![0; to_usize(len)];
-            self.input.read_exact(&mut data)?;
+            self.messages().read_exact(&mut data)?;
             match kind {
-                option::EXPORT_NAME => return self.export_name(&data),
                 option::ABORT => {
                     self.reply(kind, option_reply::ACK, &[])?;
                     return Ok(false);
                 }
+                option::STARTTLS => self.start_tls(&data)?,
+                _ if self.server.tls.is_some() && !self.encrypted => {
+                    if kind == option::EXPORT_NAME {
+                        return Ok(false);
+                    }
+                    self.reply(kind, option_reply::TLS_REQUIRED, b"the server requires TLS")?;
+                }
+                option::EXPORT_NAME => return self.export_name(&data),
                 option::GO if self.describe(kind, &data)? => return Ok(true),
                 option::GO => {}
                 option::INFO => drop(self.describe(kind, &data)?),
@@ -179,15 +174,33 @@ impl<R: Read, W: Write> Connection<'_, R, W> {
         }
     }
 
-    fn reply(&mut self, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+    fn messages(&self) -> Messages<'_> {
+        Messages { stream: &self.stream, limit: FOREVER }
+    }
+
+    /// Encrypts from here on, and forgets what was negotiated before.
+    fn start_tls(&mut self, data: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.server.tls else {
+            return self.reply(option::STARTTLS, option_reply::UNSUPPORTED, &[]);
+        };
+        if self.encrypted || !data.is_empty() {
+            return self.reply(option::STARTTLS, option_reply::INVALID, &[]);
+        }
+        let tls = certificates::accepted(tls)?;
+        self.reply(option::STARTTLS, option_reply::ACK, &[])?;
+        self.stream.start_tls(tls, TLS_LIMIT)?;
+        (self.encrypted, self.negotiated) = (true, Negotiated::default());
+        Ok(())
+    }
+
+    fn reply(&self, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
         let mut reply = Vec::with_capacity(20 + data.len());
         reply.extend(wire::OPTION_REPLY.to_be_bytes());
         reply.extend(option.to_be_bytes());
         reply.extend(kind.to_be_bytes());
         reply.extend(must_fit::<u32, _>(data.len()).to_be_bytes());
         reply.extend(data);
-        self.output.write_all(&reply)?;
-        self.output.flush()
+        self.messages().write_all(&reply)
     }
 
     /// The oldest way to choose an export. An unknown one ends the connection, as the protocol
@@ -201,8 +214,7 @@ impl<R: Read, W: Write> Connection<'_, R, W> {
         if !self.no_zeroes {
             description.extend([0; 124]);
         }
-        self.output.write_all(&description)?;
-        self.output.flush()?;
+        self.messages().write_all(&description)?;
         Ok(true)
     }
 
@@ -223,7 +235,7 @@ impl<R: Read, W: Write> Connection<'_, R, W> {
         export.extend(self.server.flags().to_be_bytes());
         self.reply(kind, option_reply::INFO, &export)?;
         let mut sizes = info::BLOCK_SIZE.to_be_bytes().to_vec();
-        for size in [1, PREFERRED, LARGEST] {
+        for size in [1, PREFERRED, server_requests::LARGEST] {
             sizes.extend(size.to_be_bytes());
         }
         self.reply(kind, option_reply::INFO, &sizes)?;
@@ -265,132 +277,4 @@ impl<R: Read, W: Write> Connection<'_, R, W> {
         }
         self.reply(kind, option_reply::ACK, &[])
     }
-
-    /// Performs requests until the client disconnects.
-    fn transmit(&mut self) -> io::Result<()> {
-        loop {
-            let mut header = [0; wire::REQUEST_LEN];
-            match self.input.read_exact(&mut header) {
-                Ok(()) => {}
-                // Clients may leave without a word between requests.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
-            }
-            let (request, cookie) =
-                Request::parse(&header).ok_or_else(|| wrong("an invalid request"))?;
-            match request.command {
-                Some(Command::Disconnect) => return Ok(()),
-                Some(Command::Write) if request.len > LARGEST => {
-                    return Err(wrong("a write that is too large"));
-                }
-                Some(command) => self.perform(command, &request, cookie)?,
-                None => self.fail(cookie, libc::EINVAL)?,
-            }
-            self.output.flush()?;
-        }
-    }
-
-    fn perform(&mut self, command: Command, request: &wire::Parsed, cookie: u64) -> io::Result<()> {
-        let device = Arc::clone(&self.server.device);
-        let (offset, len) = (request.offset, u64::from(request.len));
-        let mut data = Vec::new();
-        if command == Command::Write {
-            data.resize(to_usize(request.len), 0);
-            self.input.read_exact(&mut data)?;
-        }
-        let has_range = command != Command::Flush;
-        if has_range && offset.checked_add(len).is_none_or(|end| end > device.size()) {
-            let changes = matches!(command, Command::Write | Command::WriteZeroes);
-            return self.fail(cookie, if changes { libc::ENOSPC } else { libc::EINVAL });
-        }
-        let done = match command {
-            Command::Read if request.len > LARGEST => return self.fail(cookie, libc::EOVERFLOW),
-            Command::Read => return self.read(request, cookie),
-            Command::BlockStatus => return self.block_status(request, cookie),
-            Command::Write => device.write_at(offset, &data),
-            Command::Flush | Command::Disconnect => device.flush(),
-            Command::WriteZeroes => device.write_zeroes(offset, len),
-            Command::Trim => match device.discard(offset, len) {
-                // A hint, which the device cannot use.
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
-                done => done,
-            },
-        };
-        let done = done.and_then(|()| if request.stable { device.flush() } else { Ok(()) });
-        match done {
-            Ok(()) => self.succeed(cookie),
-            Err(error) => self.fail(cookie, error.raw_os_error().unwrap_or(libc::EIO)),
-        }
-    }
-
-    fn read(&mut self, request: &wire::Parsed, cookie: u64) -> io::Result<()> {
-        let mut data = vec![0; to_usize(request.len)];
-        if let Err(error) = self.server.device.read_at(request.offset, &mut data) {
-            return self.fail(cookie, error.raw_os_error().unwrap_or(libc::EIO));
-        }
-        if !self.negotiated.structured {
-            self.output.write_all(&simple_reply(0, cookie))?;
-            return self.output.write_all(&data);
-        }
-        let len = must_fit::<u32, _>(data.len() + 8);
-        let mut head = chunk_header(chunk::DONE, chunk::OFFSET_DATA, cookie, len);
-        head.extend(request.offset.to_be_bytes());
-        self.output.write_all(&head)?;
-        self.output.write_all(&data)
-    }
-
-    fn block_status(&mut self, request: &wire::Parsed, cookie: u64) -> io::Result<()> {
-        if !self.negotiated.allocation || request.len == 0 {
-            return self.fail(cookie, libc::EINVAL);
-        }
-        let range = request.offset..request.offset + u64::from(request.len);
-        let ranges = match self.server.ranges(range) {
-            Ok(ranges) => ranges,
-            Err(error) => return self.fail(cookie, error.raw_os_error().unwrap_or(libc::EIO)),
-        };
-        let mut payload = CONTEXT.to_be_bytes().to_vec();
-        let count = if request.one_range { 1 } else { ranges.len() };
-        for (len, zeros) in &ranges[..count.min(ranges.len())] {
-            payload.extend(must_fit::<u32, _>(*len).to_be_bytes());
-            let flags = if *zeros { wire::HOLE | wire::READS_ZEROS } else { 0 };
-            payload.extend(flags.to_be_bytes());
-        }
-        let len = must_fit::<u32, _>(payload.len());
-        let mut reply = chunk_header(chunk::DONE, chunk::BLOCK_STATUS, cookie, len);
-        reply.extend(payload);
-        self.output.write_all(&reply)
-    }
-
-    fn succeed(&mut self, cookie: u64) -> io::Result<()> {
-        match self.negotiated.structured {
-            true => self.output.write_all(&chunk_header(chunk::DONE, chunk::NONE, cookie, 0)),
-            false => self.output.write_all(&simple_reply(0, cookie)),
-        }
-    }
-
-    fn fail(&mut self, cookie: u64, errno: i32) -> io::Result<()> {
-        let code = wire::code(errno);
-        if !self.negotiated.structured {
-            return self.output.write_all(&simple_reply(code, cookie));
-        }
-        let mut reply = chunk_header(chunk::DONE, chunk::ERROR | 1, cookie, 6);
-        reply.extend(code.to_be_bytes());
-        reply.extend(0u16.to_be_bytes());
-        self.output.write_all(&reply)
-    }
-}
-
-fn simple_reply(error: u32, cookie: u64) -> Vec<u8> {
-    let parts =
-        [&wire::SIMPLE_REPLY.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()];
-    parts.concat()
-}
-
-fn chunk_header(flags: u16, kind: u16, cookie: u64, len: u32) -> Vec<u8> {
-    let mut header = wire::STRUCTURED_REPLY.to_be_bytes().to_vec();
-    header.extend(flags.to_be_bytes());
-    header.extend(kind.to_be_bytes());
-    header.extend(cookie.to_be_bytes());
-    header.extend(len.to_be_bytes());
-    header
 }

@@ -23,6 +23,24 @@ enum Wire {
     Tcp(TcpStream),
 }
 
+/// The socket of a client of [`NbdServer`](super::NbdServer).
+pub struct NbdSocket(Wire);
+
+impl From<UnixStream> for NbdSocket {
+    fn from(socket: UnixStream) -> Self {
+        Self(Wire::Unix(socket))
+    }
+}
+
+impl From<TcpStream> for NbdSocket {
+    fn from(socket: TcpStream) -> Self {
+        Self(Wire::Tcp(socket))
+    }
+}
+
+/// No limit.
+pub(super) const FOREVER: Duration = Duration::MAX;
+
 /// What a socket is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ready {
@@ -37,6 +55,15 @@ impl Stream {
             ServerAddress::Unix(path) => Wire::Unix(UnixStream::connect(path)?),
             ServerAddress::Tcp { host, port } => Wire::Tcp(connect_tcp(host, *port, limit)?),
         };
+        Self::new(wire)
+    }
+
+    /// The connection of a client.
+    pub(super) fn accepted(socket: NbdSocket) -> io::Result<Self> {
+        Self::new(socket.0)
+    }
+
+    fn new(wire: Wire) -> io::Result<Self> {
         match &wire {
             Wire::Unix(socket) => socket.set_nonblocking(true)?,
             Wire::Tcp(socket) => {
@@ -124,10 +151,10 @@ impl Socket for Wire {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, wanted.read);
         flags.set(PollFlags::OUT, wanted.write);
-        let end = now() + limit;
+        let end = now().checked_add(limit);
         loop {
             let mut polled = [PollFd::from_borrowed_fd(self.fd(), flags)];
-            match poll(&mut polled, Some(&until(end))) {
+            match poll(&mut polled, end.map(until).as_ref()) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(0) => return Err(timed_out(limit)),
@@ -185,7 +212,7 @@ fn unless_blocked<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads and writes whole messages, for the handshake.
+/// Reads and writes whole messages.
 pub(super) struct Messages<'s> {
     pub(super) stream: &'s Stream,
     pub(super) limit: Duration,
@@ -204,10 +231,17 @@ impl Messages<'_> {
         Ok(())
     }
 
-    pub(super) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.stream.try_write(&[IoSlice::new(bytes)])? {
-                Some(count) => bytes = &bytes[count..],
+    pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_parts(bytes, &[])
+    }
+
+    pub(super) fn write_parts(&self, mut head: &[u8], mut rest: &[u8]) -> io::Result<()> {
+        while !head.is_empty() || !rest.is_empty() {
+            match self.stream.try_write(&[IoSlice::new(head), IoSlice::new(rest)])? {
+                Some(count) => {
+                    let of_head = count.min(head.len());
+                    (head, rest) = (&head[of_head..], &rest[count - of_head..]);
+                }
                 None => {
                     self.stream.wait(Ready { read: false, write: true }, self.limit)?;
                 }

@@ -150,7 +150,7 @@ impl Served {
                 drop(state);
                 let server = NbdServer::new(Arc::new(storage), "disk");
                 // A client whose server ends gets no reply.
-                thread::spawn(move || drop(server.serve(&client, &client)));
+                thread::spawn(move || drop(server.serve(client)));
             }
         });
         Self { dir, state }

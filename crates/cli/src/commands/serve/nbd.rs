@@ -1,17 +1,17 @@
 //! `serve nbd`: a server of network block devices.
 //!
 //! The main thread waits for signals. One thread accepts connections, and each connection has its
-//! own thread. At the end the main thread ends all connections, so that no write follows, and
+//! own threads. At the end the main thread ends all connections, so that no write follows, and
 //! flushes the device.
 
 use crate::failure::{Failure, Result, complain, say};
 use crate::show;
 use crate::target::ImageSpec;
-use nextent_device::{BlockDevice, FileOptions, NbdServer};
+use nextent_device::{BlockDevice, FileOptions, NbdServer, NbdSocket};
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,18 @@ pub(super) struct Args {
     /// Listen on a Unix socket, which is made and at the end removed
     #[arg(short = 'k', long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
-    /// Listen on this TCP address, for any client, without encryption
+    /// Listen on this TCP address, for any client unless --tls-verify-peer is given
     #[arg(short, long, value_name = "HOST:PORT", default_value = "localhost:10809")]
     listen: String,
     /// The name of the export; clients may also leave it out
     #[arg(short = 'x', long, value_name = "NAME", default_value = "", hide_default_value = true)]
     export: String,
+    /// Require TLS, with server-cert.pem and server-key.pem of this directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    tls_certificates: Option<PathBuf>,
+    /// Refuse clients without a certificate that ca-cert.pem of the directory has signed
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
     /// Refuse writes; other readers may use the image meanwhile
     #[arg(short, long)]
     read_only: bool,
@@ -57,8 +63,14 @@ type Clients = Mutex<Option<Vec<(u64, Client)>>>;
 pub(super) fn run(args: &Args) -> Result<()> {
     let failed =
         |text: String| Failure::new(format!("serve nbd {}: {text}", show::path(&args.image)));
+    let with_tls = |server: NbdServer| match &args.tls_certificates {
+        Some(dir) => server.tls(dir, args.tls_verify_peer).map_err(|error| error.to_string()),
+        None => Ok(server),
+    };
     let device = args.image.open(FileOptions::new().read_only(args.read_only))?;
     let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let server = with_tls(NbdServer::new(Arc::clone(&device), args.export.clone()));
+    let server = server.map_err(failed)?;
     let (listener, address) = Listener::bind(args).map_err(failed)?;
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| failed(error.to_string()))?;
@@ -66,7 +78,6 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Listener::Unix(_, path) => Some(path.clone()),
         Listener::Tcp(_) => None,
     });
-    let server = NbdServer::new(Arc::clone(&device), args.export.clone());
     let clients: Arc<Clients> = Arc::new(Mutex::new(&CLIENTS, Some(Vec::new())));
     let accepting = Arc::clone(&clients);
     thread::spawn(move || accept(&listener, &server, &accepting));
@@ -97,17 +108,25 @@ impl Listener {
     /// Listens, and returns the address for clients.
     fn bind(args: &Args) -> std::result::Result<(Self, String), String> {
         let export = percent(&args.export);
+        let scheme = if args.tls_certificates.is_some() { "nbds" } else { "nbd" };
         if let Some(path) = &args.socket {
             let at = |error: io::Error| format!("{}: {error}", show::path(path));
             let path = std::path::absolute(path).map_err(at)?;
-            let address =
-                format!("nbd+unix:///{export}?socket={}", percent(&path.display().to_string()));
+            let address = format!(
+                "{scheme}+unix:///{export}?socket={}",
+                percent(&path.display().to_string())
+            );
             return Ok((Self::Unix(bind_unix(&path).map_err(at)?, path), address));
         }
         let at = |error: io::Error| format!("{}: {error}", args.listen);
         let listener = TcpListener::bind(&args.listen).map_err(at)?;
         let local = listener.local_addr().map_err(at)?;
-        Ok((Self::Tcp(listener), format!("nbd://{local}/{export}")))
+        // A certificate names the host, not its address.
+        let address = match (&args.tls_certificates, args.listen.rsplit_once(':')) {
+            (Some(_), Some((host, _))) => format!("{host}:{}", local.port()),
+            _ => local.to_string(),
+        };
+        Ok((Self::Tcp(listener), format!("{scheme}://{address}/{export}")))
     }
 
     fn accept(&self) -> io::Result<Client> {
@@ -156,33 +175,18 @@ impl Client {
         })
     }
 
+    fn socket(self) -> NbdSocket {
+        match self {
+            Self::Unix(socket) => socket.into(),
+            Self::Tcp(socket) => socket.into(),
+        }
+    }
+
     fn disconnect(&self) {
         let _ = match self {
             Self::Unix(socket) => socket.shutdown(Shutdown::Both),
             Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
         };
-    }
-}
-
-impl Read for &Client {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Client::Unix(socket) => (&mut &*socket).read(buf),
-            Client::Tcp(socket) => (&mut &*socket).read(buf),
-        }
-    }
-}
-
-impl Write for &Client {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Client::Unix(socket) => (&mut &*socket).write(buf),
-            Client::Tcp(socket) => (&mut &*socket).write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -205,8 +209,7 @@ fn accept(listener: &Listener, server: &NbdServer, clients: &Arc<Clients>) {
         };
         let (server, registered) = (server.clone(), Arc::clone(clients));
         let serve = move || {
-            let output = BufWriter::with_capacity(64 << 10, &client);
-            let served = server.serve(BufReader::with_capacity(64 << 10, &client), output);
+            let served = server.serve(client.socket());
             // The server's end interrupts clients.
             if let (true, Err(error)) = (forget(&registered, number), served) {
                 complain(&format!("serve nbd: a client: {error}"));

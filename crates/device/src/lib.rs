@@ -16,7 +16,8 @@
 //! | [`RecordingDevice`] | logs every write and flush, so that a test can build the image after a crash at any point ([`Recording`]) |
 //! | [`FaultDevice`] | errors, torn and lost writes, full disks and delays |
 //! | [`LatencyDevice`] | delays every operation |
-//! | [`Overlay`], [`ScratchOverlay`] | keep writes in memory, or in a scratch file |
+//! | [`DeltaDevice`] | keeps writes durably in a file, over a base that many of them share |
+//! | [`Overlay`], [`ScratchOverlay`] | keep writes in memory, or in a scratch file, while the process lives |
 //! | [`ReadOnly`] | refuses writes |
 //!
 //! Each device has queues ([`DeviceQueue`]) for asynchronous transfers.
@@ -27,7 +28,7 @@
 //!   the contract allows.
 //! - Unsafe code is confined to `file::sys`, `file::ring`, `queue::buffer` and `memory::chunks`.
 //!
-//! Lock ranks: 850 to 906. A device takes its locks within one call, and never while it holds
+//! Lock ranks: 846 to 906. A device takes its locks within one call, and never while it holds
 //! another device's lock of the same rank. The static of each lock has its rank.
 
 #![deny(unsafe_code)]
@@ -36,6 +37,7 @@ use nextent_num::to_u64;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
+mod delta;
 mod fault;
 mod file;
 mod forward;
@@ -53,6 +55,7 @@ mod scratch;
 mod sparse;
 mod zeros;
 
+pub use delta::{DeltaDevice, DeltaError, DeltaFile, is_unused_delta, replace_base};
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError, User, Users};
 pub use latency::LatencyDevice;

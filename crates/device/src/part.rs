@@ -107,7 +107,7 @@ struct PartQueue<'d> {
 }
 
 /// The pieces at other places on the device.
-fn moved(pieces: &Pieces, to: impl Fn(u64) -> u64) -> Pieces {
+pub(crate) fn moved(pieces: &Pieces, to: impl Fn(u64) -> u64) -> Pieces {
     let mut all = Pieces::default();
     for piece in pieces.as_slice() {
         all.push(Piece { offset: to(piece.offset), ..*piece });

@@ -1,8 +1,8 @@
 //! Compares every device with a plain vector, operation by operation.
 
 use nextent_device::{
-    BlockDevice, DevicePart, FaultDevice, FileDevice, FileOptions, MemoryDevice, Overlay,
-    RecordingDevice, ScratchOverlay, SparseRanges,
+    BlockDevice, DeltaDevice, DevicePart, FaultDevice, FileDevice, FileOptions, MemoryDevice,
+    Overlay, RecordingDevice, ScratchOverlay, SparseRanges,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -177,6 +177,29 @@ proptest! {
             base.write_at(range.start, &bytes).unwrap();
             at = range.end;
         }
+        prop_assert!(base.to_bytes() == model);
+    }
+
+    /// Zeros that the base has, or that were written over it.
+    #[test]
+    fn a_delta_equals_a_vector(ops in vec(op(), 1..40), fill in prop_oneof![Just(0), Just(9u8)]) {
+        let base = MemoryDevice::new(SIZE);
+        base.write_at(0, &[fill; SIZE as usize]).unwrap();
+        let store = MemoryDevice::new(DeltaDevice::<MemoryDevice, MemoryDevice>::file_len(SIZE)
+            .expect("it is small"));
+        let device = DeltaDevice::create(&base, &store, vec![0]).unwrap();
+        if fill > 0 {
+            device.write_zeroes(0, SIZE).unwrap();
+        }
+        let model = compare(&device, &ops);
+        device.flush().unwrap();
+        drop(device);
+        let mut device = DeltaDevice::open(&base, &store).unwrap();
+        let mut all = vec![0; SIZE as usize];
+        device.read_at(0, &mut all).unwrap();
+        prop_assert!(all == model);
+        prop_assert!(base.to_bytes().iter().all(|byte| *byte == fill));
+        device.commit().unwrap();
         prop_assert!(base.to_bytes() == model);
     }
 

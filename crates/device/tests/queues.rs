@@ -2,8 +2,8 @@
 
 use nextent_device::queue::{Buffer, Completed, DeviceQueue, Direction, Piece, Pieces, Transfer};
 use nextent_device::{
-    BlockDevice, DevicePart, Event, Fault, FaultDevice, FileDevice, FileOptions, LatencyDevice,
-    MemoryDevice, OpKind, Overlay, RecordingDevice, Rule,
+    BlockDevice, DeltaDevice, DeltaFile, DevicePart, Event, Fault, FaultDevice, FileDevice,
+    FileOptions, LatencyDevice, MemoryDevice, OpKind, Overlay, RecordingDevice, Rule,
 };
 use nextent_sync::{Arc, Duration, now};
 use std::path::Path;
@@ -89,6 +89,11 @@ fn every_device_has_queues() {
     let memory = MemoryDevice::new(SIZE);
     works(&memory);
     works(&Overlay::new(MemoryDevice::new(SIZE)));
+    let len = DeltaDevice::<MemoryDevice, MemoryDevice>::file_len(SIZE).unwrap();
+    let delta = MemoryDevice::new(len);
+    works(&DeltaDevice::create(MemoryDevice::new(SIZE), &delta, vec![]).unwrap());
+    // Units that are in the delta, and units that are not.
+    works(&DeltaDevice::open(MemoryDevice::new(SIZE), &delta).unwrap());
     works(&DevicePart::new(MemoryDevice::new(2 * SIZE), 512..512 + SIZE).unwrap());
     works(&Arc::new(Box::new(MemoryDevice::new(SIZE))));
     works(&RecordingDevice::new(MemoryDevice::new(SIZE)));
@@ -107,6 +112,11 @@ fn files_have_queues_of_the_system_and_of_threads() {
         works(&file(&path, &FileOptions::new()));
         works(&file(&path, &FileOptions::new().queue_by_threads(true)));
         works(&LatencyDevice::new(file(&path, &FileOptions::new()), Duration::from_micros(50)));
+        let base = FileDevice::open(&path, &FileOptions::new().read_only(true)).unwrap();
+        let delta = dir.path().join("delta");
+        let delta = DeltaFile::open_file(base, &delta, &FileOptions::new(), |_| vec![0]).unwrap();
+        delta.write_zeroes(0, SIZE).unwrap();
+        works(&DevicePart::new(delta, 0..SIZE).unwrap());
         let direct = FileOptions::new().create(true).offset(8192).size(SIZE).direct(true);
         match FileDevice::open(&path, &direct) {
             Ok(device) => works(&device),

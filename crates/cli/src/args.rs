@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Serve(crate::commands::serve::Args),
     /// Check an image and replay its journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
+    /// Change what a superblock says, with tune2fs's options
+    Tune(Box<crate::commands::tune::Args>),
     /// Show the superblock of an image and how fragmented its free space is, or a disk's partitions
     Info(crate::commands::info::Args),
     /// Copy into, out of, between or within images

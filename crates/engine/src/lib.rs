@@ -36,6 +36,7 @@ pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
 pub use cred::Cred;
 pub use error::{Cause, Error, Result, Truncated};
 pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};
+pub use mmp::clear_mmp;
 pub use nextent_device as device;
 pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};
 pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, Superblock};

@@ -72,6 +72,23 @@ struct Ending {
 }
 
 impl Place {
+    /// The place of the block, if the volume has the feature.
+    fn of(
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Arc<Geometry>,
+        sb: &Superblock,
+    ) -> Result<Option<Self>> {
+        if !geometry.features.has(Incompat::MMP) {
+            return Ok(None);
+        }
+        let no = sb.mmp_block.get();
+        if no <= geometry.first_data_block.0 || no >= geometry.blocks_count {
+            return Err(Corrupt::field(Structure::MultiMount, "block", no).into());
+        }
+        let at = BlockNo(no).0 << geometry.block_bits;
+        Ok(Some(Self { device: Arc::clone(device), geometry: Arc::clone(geometry), at }))
+    }
+
     fn read(&self) -> Result<MmpBlock> {
         let mut bytes = [0; SIZE];
         self.device.read_at(self.at, &mut bytes).map_err(|source| io("read", &source))?;
@@ -111,15 +128,7 @@ impl Claim {
         geometry: &Arc<Geometry>,
         sb: &Superblock,
     ) -> Result<Option<Self>> {
-        if !geometry.features.has(Incompat::MMP) {
-            return Ok(None);
-        }
-        let no = sb.mmp_block.get();
-        if no <= geometry.first_data_block.0 || no >= geometry.blocks_count {
-            return Err(Corrupt::field(Structure::MultiMount, "block", no).into());
-        }
-        let at = BlockNo(no).0 << geometry.block_bits;
-        let place = Place { device: Arc::clone(device), geometry: Arc::clone(geometry), at };
+        let Some(place) = Place::of(device, geometry, sb)? else { return Ok(None) };
         let interval = match sb.mmp_interval.get() {
             0 => USUAL_INTERVAL,
             seconds => seconds,
@@ -220,6 +229,18 @@ fn give_back(place: &Place, own: &MmpBlock) -> Result<()> {
     }
     found.sequence.set(SEQ_CLEAN);
     place.write(&mut found)
+}
+
+/// Marks the block of the volume on `device` clean, whatever node has it.
+///
+/// # Errors
+/// [`Error::NotSupported`] for a volume without the feature; [`Error::Corrupt`], [`Error::Io`].
+pub fn clear_mmp(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
+    let geometry = Arc::new(sb.check(u64::MAX)?);
+    let Some(place) = Place::of(device, &geometry, sb)? else { return Err(Error::NotSupported) };
+    let mut block = place.read()?;
+    block.sequence.set(SEQ_CLEAN);
+    place.write(&mut block)
 }
 
 /// The thread of a heartbeat.

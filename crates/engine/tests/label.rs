@@ -1,4 +1,4 @@
-//! Changing the label while the volume is open: in all copies of the superblock, as Linux does it.
+//! Changing the label and other fields while the volume is open: in all copies of the superblock.
 
 mod common;
 
@@ -10,8 +10,8 @@ use common::{Image, KINDS, VolumeFs, close};
 use nextent::inodes::Inodes;
 use nextent::{Error, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
-use nextent_ondisk::Superblock;
 use nextent_ondisk::superblock::SUPER_SIZE;
+use nextent_ondisk::{RoCompat, Superblock};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::{Access, KernelMount, PosixFs, Skip, e2fs, need};
 
@@ -144,6 +144,70 @@ fn bad_labels_are_refused() {
     set(&volume, b"");
     close(&volume);
     assert!(matches!(volume.set_label(b"late"), Err(Error::ReadOnly)));
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+fn tune(sb: &mut Superblock) {
+    sb.set_label_bytes(b"tuned");
+    sb.set_reserved_blocks_count(7);
+    let mut features = sb.features();
+    features.set(RoCompat::VERITY, true);
+    sb.set_features(features);
+}
+
+/// A crash leaves all fields of a change or none, in the superblock.
+#[test]
+fn a_change_of_several_fields_is_one_transaction() {
+    let image = need!(Image::make(40 << 20, &["-t", "ext4", "-b", "1024"]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
+    volume.change_superblock(&tune).unwrap();
+    let mut crashes = vec![(device.snapshot(), None)];
+    volume.sync().unwrap();
+    crashes.push((device.snapshot(), Some(true)));
+    drop(volume);
+    for (crashed, expected) in crashes {
+        let crashed = Arc::new(crashed);
+        let volume = Inodes::open(crashed.clone(), &OpenOptions::default()).unwrap();
+        let sb = volume.superblock();
+        let fields = [
+            sb.label_bytes() == b"tuned",
+            sb.reserved_blocks_count() == 7,
+            sb.features().has(RoCompat::VERITY),
+        ];
+        let first = expected.unwrap_or(fields[0]);
+        assert!(fields.iter().all(|field| *field == first), "{fields:?}");
+        close(&volume);
+        crashed.save(&image.path()).unwrap();
+        e2fs::assert_clean(&image.path());
+    }
+    assert!(labels(&image).iter().all(|label| label == b"tuned"));
+}
+
+#[test]
+fn changes_of_other_structures_are_refused() {
+    let image = need!(Image::make(40 << 20, &["-t", "ext4", "-b", "1024"]));
+    let volume = image.open();
+    let refused = |what: &str, change: &dyn Fn(&mut Superblock)| {
+        let done = volume.change_superblock(change);
+        assert!(matches!(done, Err(Error::NotSupported | Error::Corrupt(_))), "{what}: {done:?}");
+    };
+    let without = |bit: RoCompat| {
+        move |sb: &mut Superblock| {
+            let mut features = sb.features();
+            features.set(bit, false);
+            sb.set_features(features);
+        }
+    };
+    refused("checksums", &without(RoCompat::METADATA_CSUM));
+    refused("backups", &without(RoCompat::SPARSE_SUPER));
+    refused("uuid", &|sb| sb.uuid[0] ^= 1);
+    refused("blocks", &|sb| sb.set_blocks_count(sb.blocks_count() - 1));
+    refused("inodes", &|sb| sb.inode_size.set(128));
+    refused("reserve", &|sb| sb.set_reserved_blocks_count(1 << 40));
+    refused("block size", &|sb| sb.log_block_size.set(60));
+    close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
 }

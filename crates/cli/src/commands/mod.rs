@@ -34,6 +34,7 @@ pub(crate) mod tar;
 pub(crate) mod touch;
 mod tree;
 pub(crate) mod trim;
+pub(crate) mod tune;
 mod walk;
 pub(crate) mod xattr;
 
@@ -57,6 +58,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(&args)?,
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
+        Command::Tune(args) => return tune::run(&args),
         Command::Diff(args) => return diff::run(&args),
         Command::Sync(args) => sync::run(&args)?,
         Command::Cp(args) => cp::run(&args, scope)?,

@@ -52,7 +52,7 @@ pub(super) fn superblock(sb: &Superblock, geo: &Geometry) -> String {
     lines.0
 }
 
-fn time(seconds: u64) -> String {
+pub(super) fn time(seconds: u64) -> String {
     show::calendar(DiskTime::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0))
 }
 

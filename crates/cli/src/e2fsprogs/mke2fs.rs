@@ -263,7 +263,7 @@ impl Mke2fs {
             options.on_error = mkfs::values::on_error(word).map_err(bad)?;
         }
         if let Some(list) = defaults.text("default_mntopts") {
-            options.default_mount_options = mount_options(list).map_err(bad)?;
+            options.default_mount_options = mount_options(0, list).map_err(bad)?;
         }
         options.periodic_checks = defaults.switch("enable_periodic_fsck")?.unwrap_or(false);
         options.name_hash = match defaults.text("hash_alg") {
@@ -314,9 +314,8 @@ impl mkfs::Front for Mke2fs {
     }
 }
 
-/// The bits of a list of default mount options, where `^` removes one.
-fn mount_options(list: &str) -> std::result::Result<u32, String> {
-    let mut bits = 0;
+/// Default mount options with those of a list, where `^` removes one.
+pub(crate) fn mount_options(mut bits: u32, list: &str) -> std::result::Result<u32, String> {
     for word in list.split([',', ' ']).filter(|word| !word.is_empty()) {
         let (name, on) = word.strip_prefix('^').map_or((word, true), |name| (name, false));
         let known = MOUNT_OPTIONS.iter().find(|(known, _)| *known == name);

@@ -17,6 +17,8 @@ mod groups;
 pub(crate) mod mke2fs;
 mod tune2fs;
 
+pub(crate) use mke2fs::mount_options;
+
 use crate::failure::{Failure, Result, complain};
 use crate::target::ImageSpec;
 use crate::{log, show};
@@ -106,13 +108,23 @@ pub(crate) fn run() -> Option<ExitCode> {
     Some(done.unwrap_or_else(Failure::report))
 }
 
+/// What `tune2fs -l` prints of an image.
+pub(crate) fn listing(image: &ImageSpec) -> Result<String> {
+    tune2fs::listing(image)
+}
+
+/// A time in seconds since 1970 in the form of ctime(3), in UTC.
+pub(crate) fn calendar(seconds: u64) -> String {
+    fields::time(seconds)
+}
+
 /// The line with the version, which e2fsprogs' tools print first.
 fn version(tool: &str) -> String {
     format!("{tool} {RELEASE} (nextent {})", env!("CARGO_PKG_VERSION"))
 }
 
 /// Writes lines to standard error as they are. The caller escapes names.
-fn to_stderr(text: &str) {
+pub(crate) fn to_stderr(text: &str) {
     // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -132,17 +144,25 @@ fn split(call: &Call, letters: &str, usage: &str) -> Result<Words> {
 }
 
 /// Reads the superblock of an image, at `at` or at the start.
+///
+/// # Errors
+/// A line that names the image.
+pub(crate) fn superblock(
+    image: &ImageSpec,
+    at: Option<At>,
+) -> std::result::Result<Overview, String> {
+    let how = FileOptions::new().read_only(true).unlocked(true);
+    let device = image.open(how).map_err(|failure| failure.to_string())?;
+    let mut options = CheckOptions::default();
+    options.superblock = at;
+    let read = Overview::read(Arc::new(device), &options);
+    read.map_err(|error| format!("{image}: {}", image.explain(&error)))
+}
+
+/// The same with the messages of e2fsprogs.
 fn overview(image: &OsStr, at: Option<At>) -> Result<Overview> {
-    let opened = || -> std::result::Result<Overview, String> {
-        let how = FileOptions::new().read_only(true).unlocked(true);
-        let image = ImageSpec::parse(image)?;
-        let device = image.open(how).map_err(|failure| failure.to_string())?;
-        let mut options = CheckOptions::default();
-        options.superblock = at;
-        let read = Overview::read(Arc::new(device), &options);
-        read.map_err(|error| format!("{image}: {}", image.explain(&error)))
-    };
-    opened().map_err(|error| {
+    let opened = ImageSpec::parse(image).and_then(|image| superblock(&image, at));
+    opened.map_err(|error| {
         complain(&error);
         to_stderr("Couldn't find valid filesystem superblock.");
         Failure::reported(1)

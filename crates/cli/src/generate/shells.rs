@@ -81,6 +81,8 @@ fn words(command: &str, id: &str) -> Option<Vec<String>> {
         ("mkfs", "usage") => fixed(mkfs::values::USAGES),
         ("mkfs", "on_error") => fixed(mkfs::values::ON_ERROR),
         ("mkfs", "creator") => fixed(mkfs::values::CREATORS),
+        ("tune", "extended") => fixed(crate::commands::tune::KEYS),
+        ("tune", "on_error") => fixed(mkfs::values::ON_ERROR),
         ("mkfs", "uuid") => fixed(&["random", "clear", "time"]),
         ("mkfs", "block_size") => fixed(&["1024", "2048", "4096", "65536"]),
         ("mount", "options") => fixed(mount::options::WORDS),

@@ -15,6 +15,7 @@ mod refused;
 mod sizes;
 mod slashes;
 mod truncated;
+mod tune2fs;
 
 use std::path::Path;
 use std::process::{Command, Output};

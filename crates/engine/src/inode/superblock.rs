@@ -4,7 +4,7 @@
 //! inodes are not: the allocator writes them into the same block. The block's seal computes the
 //! checksum, so the order of the two does not matter.
 
-use nextent_ondisk::superblock::{SUPER_SIZE, Superblock};
+use nextent_ondisk::superblock::{SUPER_SIZE, Superblock, state};
 use nextent_ondisk::{FeatureBit, Geometry, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::{Arc, Mutex};
@@ -16,6 +16,8 @@ struct SuperState {
     sb: Superblock,
     dirty: Option<Tid>,
     frozen: Option<Superblock>,
+    /// The volume is not marked clean when it is closed.
+    needs_check: bool,
 }
 
 /// The superblock and its block.
@@ -29,7 +31,7 @@ impl SuperObject {
     pub(crate) fn new(geometry: &Geometry, block: BlockRef, sb: Superblock) -> Arc<Self> {
         let (_, offset) = geometry.super_location();
         block.set_seal(SUPERBLOCK_SEAL);
-        let state = SuperState { sb, dirty: None, frozen: None };
+        let state = SuperState { sb, dirty: None, frozen: None, needs_check: false };
         Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
     }
 
@@ -55,6 +57,17 @@ impl SuperObject {
             h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
         }
         change(&mut state.sb)
+    }
+
+    /// Keeps the volume marked as one that e2fsck must check, from `h` on.
+    pub(crate) fn require_check(self: &Arc<Self>, h: &Handle) {
+        self.change(h, |sb| sb.state.set(sb.state.get() & !state::VALID));
+        self.state.lock().needs_check = true;
+    }
+
+    /// Whether e2fsck must check the volume after it is closed.
+    pub(crate) fn needs_check(&self) -> bool {
+        self.state.lock().needs_check
     }
 
     /// Replaces the fields of a volume that no thread changes. The first transaction must then

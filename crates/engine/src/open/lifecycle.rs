@@ -339,7 +339,7 @@ pub(super) fn mark_clean(fs: &Fs) -> Result<()> {
         features.set(RoCompat::ORPHAN_PRESENT, false);
     }
     sb.set_features(features);
-    if sb.state.get() & state::ERROR == 0 {
+    if sb.state.get() & state::ERROR == 0 && !fs.sup.needs_check() {
         sb.state.set(sb.state.get() | state::VALID);
     }
     write_super(&**fs.store.device(), &mut sb)

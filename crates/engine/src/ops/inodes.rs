@@ -77,7 +77,7 @@ impl Inodes {
     ) -> Self {
         let closed = Mutex::new(&CLOSE, false);
         let fs = Arc::new(fs);
-        let label = super::label::lock();
+        let label = super::superblock::lock();
         Self { fs, read_only, journal_blocks, recovered, closed, label }
     }
 

@@ -32,6 +32,7 @@ mod rename;
 mod seek;
 mod setattr;
 mod statfs;
+mod superblock;
 mod symlink;
 mod sync;
 mod tmpfile;

@@ -50,7 +50,7 @@ pub(crate) fn on_error(text: &str) -> Result<OnError, String> {
     })
 }
 
-pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
+pub(crate) fn uuid(text: &str) -> Result<Uuid, String> {
     match text {
         "random" => Ok(Uuid::new_v4()),
         "clear" | "null" => Ok(Uuid::nil()),

@@ -21,6 +21,8 @@ pub(crate) struct RemoteOptions {
     pub(crate) read_only: bool,
     /// For how long a lost connection is made again.
     pub(crate) reconnect: Duration,
+    /// After which time without progress a server counts as lost, instead of that of the address.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// The export that an argument names, if it names one.
@@ -45,7 +47,10 @@ impl Disk {
         size: Option<u64>,
         how: &RemoteOptions,
     ) -> io::Result<Self> {
-        let options = NbdOptions::new().read_only(how.read_only).reconnect(how.reconnect);
+        let mut options = NbdOptions::new().read_only(how.read_only).reconnect(how.reconnect);
+        if let Some(timeout) = how.timeout {
+            options = options.timeout(timeout);
+        }
         let device = NbdDevice::open(address, &options)?;
         let end = match size {
             Some(size) => offset.saturating_add(size),

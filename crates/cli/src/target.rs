@@ -52,7 +52,8 @@ Images:
                         noticed: make sure that there are none
   nbds://HOST[:PORT]/EXPORT?tls-certificates=DIR, nbds+unix:///EXPORT?socket=PATH
                         the same with TLS; DIR has ca-cert.pem, and client-cert.pem and
-                        client-key.pem if the server requires them; & is between parameters";
+                        client-key.pem if the server requires them; & is between parameters.
+                        timeout=SECONDS: when a silent server counts as lost (default: 60)";
 
 /// What an argument names: a file or block device, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +94,8 @@ pub(crate) struct Place {
     pub(crate) part: Option<String>,
     /// For how long a lost connection to a server is made again.
     pub(crate) reconnect: Duration,
+    /// After which time without progress a server counts as lost.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl ValueParserFactory for ImageSpec {
@@ -332,7 +335,7 @@ impl Place {
     fn remote(&self, read_only: bool) -> Option<std::io::Result<Disk>> {
         let wrong = |why| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
         let address = disk::address(self.path.as_os_str()).map_err(wrong).transpose()?;
-        let how = RemoteOptions { read_only, reconnect: self.reconnect };
+        let how = RemoteOptions { read_only, reconnect: self.reconnect, timeout: self.timeout };
         Some(address.and_then(|address| Disk::open_remote(&address, self.offset, self.size, &how)))
     }
 

@@ -27,7 +27,11 @@ impl Served {
     }
 
     fn mount(&self) -> Result<Mount, Skip> {
-        Mount::new(Path::new(&self.server.address()), "commit=1")
+        self.mount_with("commit=1")
+    }
+
+    fn mount_with(&self, options: &str) -> Result<Mount, Skip> {
+        Mount::new(Path::new(&self.server.address()), options)
     }
 
     /// From now on requests fail, or not any more.
@@ -180,4 +184,45 @@ fn a_paused_server_is_waited_for() {
     });
     mount.unmount();
     served.check(4);
+}
+
+/// A server that takes requests and never answers is lost after the timeout. The journal stops, and
+/// what was synced is there.
+#[test]
+fn a_silent_server_stops_the_journal_after_the_timeout() {
+    let served = need!(Served::new(&["--filter=pause"], &["pause-control=DIR/control"]));
+    let socket = served.dir.path().join("control");
+    let mount = need!(served.mount_with("timeout=5"));
+    (0..5).for_each(|n| write(&mount, n).unwrap());
+    control(&socket, b'p');
+    let failed = write(&mount, 5).unwrap_err().raw_os_error();
+    assert!(failed == Some(libc::EIO) || failed == Some(libc::EROFS), "{failed:?}");
+    assert!(fs::create_dir(mount.join("refused")).is_err());
+    // A command waits as long as its address says.
+    let address = format!("{}&timeout=1", served.server.address());
+    let output = run(&["ls", &format!("{address}:/")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("did not answer for 1s"), "{said}");
+    mount.kill();
+    control(&socket, b'r');
+    served.check(5);
+}
+
+#[test]
+fn options_of_servers_are_refused_for_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "8m"), dir.path().join("mnt"));
+    fs::create_dir(&point).unwrap();
+    for (options, why) in [
+        ("timeout=5", "need an export of an NBD server"),
+        ("reconnect=5", "need an export of an NBD server"),
+        ("timeout=0", "a number of seconds"),
+    ] {
+        let output = run(&["mount", "-o", options, text(&image), text(&point)]);
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+    e2fs::assert_clean(&image);
 }

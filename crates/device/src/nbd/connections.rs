@@ -229,15 +229,16 @@ fn connect(
     options: &NbdOptions,
     expected: Option<&Export>,
 ) -> io::Result<(Export, Vec<Channel<Stream>>)> {
+    let timeout = options.timeout_of(address);
     let one = |limit| {
         let mut stream = Stream::connect(&address.server, limit)?;
         // Certificates are read each time: they may have been renewed.
         let tls = address.tls.as_ref().map(|tls| certificates::client(tls, &address.server));
         let export = negotiate(&mut stream, tls.transpose()?, address.export(), limit)?;
-        let channel = Channel::new(stream, options.timeout, export.structured);
+        let channel = Channel::new(stream, timeout, export.structured);
         Ok::<_, io::Error>((export, channel))
     };
-    let (export, first) = one(options.timeout)?;
+    let (export, first) = one(timeout)?;
     if expected.is_some_and(|expected| *expected != export) {
         return Err(violation("the export has another size or other flags than before"));
     }
@@ -245,7 +246,7 @@ fn connect(
     let mut channels = vec![first];
     while channels.len() < most {
         // A server may limit connections, and let further ones wait.
-        let Ok((other, channel)) = one(options.timeout.min(FURTHER)) else { break };
+        let Ok((other, channel)) = one(timeout.min(FURTHER)) else { break };
         if other != export {
             return Err(violation("connections show different exports"));
         }

@@ -1,6 +1,10 @@
 //! Options of an NBD device.
 
+use super::url::NbdAddress;
 use nextent_sync::{Duration, available_cores};
+
+/// The timeout, if neither the options nor the address has one.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How to use an NBD export.
 ///
@@ -17,7 +21,7 @@ use nextent_sync::{Duration, available_cores};
 pub struct NbdOptions {
     pub(super) read_only: bool,
     pub(super) reconnect: Duration,
-    pub(super) timeout: Duration,
+    timeout: Option<Duration>,
     pub(super) connections: usize,
 }
 
@@ -28,7 +32,7 @@ impl Default for NbdOptions {
 }
 
 impl NbdOptions {
-    /// Reads and writes, without connecting again, with a timeout of one minute.
+    /// Reads and writes, without connecting again, with the timeout of the address or one minute.
     #[must_use]
     pub fn new() -> Self {
         /// More connections than this do not help.
@@ -36,7 +40,7 @@ impl NbdOptions {
         Self {
             read_only: false,
             reconnect: Duration::ZERO,
-            timeout: Duration::from_secs(60),
+            timeout: None,
             connections: available_cores().clamp(1, MOST),
         }
     }
@@ -57,11 +61,16 @@ impl NbdOptions {
         Self { reconnect: time, ..self }
     }
 
-    /// After which time without progress of the server the connection counts as lost. At least one
-    /// second.
+    /// After which time without progress of the server the connection counts as lost, instead of
+    /// that of the address. At least one second.
     #[must_use]
     pub fn timeout(self, time: Duration) -> Self {
-        Self { timeout: time.max(Duration::from_secs(1)), ..self }
+        Self { timeout: Some(time.max(Duration::from_secs(1))), ..self }
+    }
+
+    /// The longest time without progress of the server at `address`.
+    pub(super) fn timeout_of(&self, address: &NbdAddress) -> Duration {
+        self.timeout.or(address.timeout).unwrap_or(TIMEOUT)
     }
 
     /// The most connections, if the server supports several at once; by default one for each core.

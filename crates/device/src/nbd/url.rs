@@ -1,5 +1,6 @@
 //! Addresses of NBD exports.
 
+use nextent_sync::Duration;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -15,8 +16,9 @@ const PORT: u16 = 10809;
 /// | `nbd+unix:///EXPORT?socket=PATH` | over the Unix socket at `PATH` |
 /// | `nbds://`, `nbds+unix://` | the same with TLS |
 ///
-/// | parameter with TLS | meaning |
+/// | parameter | meaning |
 /// |---|---|
+/// | `timeout=SECONDS` | after which time without progress a server counts as lost |
 /// | `tls-certificates=DIR` | where `ca-cert.pem`, `client-cert.pem` and `client-key.pem` are |
 /// | `tls-hostname=NAME` | the name in the server's certificate, if it is not the host's |
 ///
@@ -41,6 +43,8 @@ pub struct NbdAddress {
     pub(super) server: ServerAddress,
     export: String,
     pub(super) tls: Option<TlsAddress>,
+    /// After which time without progress the server counts as lost.
+    pub(super) timeout: Option<Duration>,
 }
 
 /// What an address says of TLS.
@@ -77,13 +81,19 @@ impl NbdAddress {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = place.split_once('/').unwrap_or((place, ""));
         let export = decode(export)?;
-        let mut socket = None;
+        let (mut socket, mut timeout) = (None, None);
         let mut tls = scheme.starts_with("nbds").then(TlsAddress::default);
         for word in query.split('&').filter(|word| !word.is_empty()) {
             let unknown = || format!("`{word}` is no parameter of an address of NBD");
             let (name, value) = word.split_once('=').ok_or_else(unknown)?;
             let value = decode(value)?;
             match (name, &mut tls) {
+                ("timeout", _) => {
+                    let seconds = value.parse::<u32>().ok().filter(|seconds| *seconds > 0);
+                    let seconds =
+                        seconds.ok_or_else(|| format!("`{word}`: no number of seconds"))?;
+                    timeout = Some(Duration::from_secs(seconds.into()));
+                }
                 ("socket", _) => socket = Some(PathBuf::from(value)),
                 ("tls-certificates" | "tls-hostname", None) => {
                     return Err(format!("{name} needs nbds:// or nbds+unix://"));
@@ -117,7 +127,7 @@ impl NbdAddress {
             ("nbd" | "nbds", None) => tcp(scheme, authority)?,
             _ => return Err(format!("{scheme}:// is no address of NBD")),
         };
-        Ok(Self { server, export, tls })
+        Ok(Self { server, export, tls, timeout })
     }
 
     /// The same with absolute paths.
@@ -130,7 +140,7 @@ impl NbdAddress {
         if let Some(dir) = tls.as_mut().and_then(|tls| tls.certificates.as_mut()) {
             *dir = std::path::absolute(&*dir)?;
         }
-        Ok(Self { server, export: self.export.clone(), tls })
+        Ok(Self { server, export: self.export.clone(), tls, timeout: self.timeout })
     }
 
     /// The name of the export.
@@ -228,6 +238,9 @@ mod tests {
         assert_eq!(tls("nbds://host"), Some(TlsAddress::default()));
         let named = TlsAddress { certificates: Some("a b".into()), hostname: Some("n".into()) };
         assert_eq!(tls("nbds://host/x?tls-certificates=a%20b&tls-hostname=n"), Some(named));
+        assert_eq!(NbdAddress::parse("nbd://h").unwrap().timeout, None);
+        let limited = NbdAddress::parse("nbd://h/x?timeout=7").unwrap();
+        assert_eq!(limited.timeout, Some(Duration::from_secs(7)));
         let export = |text| NbdAddress::parse(text).unwrap().export().to_owned();
         assert_eq!(export("nbd://host/a/b"), "a/b");
         assert_eq!(export("nbd://host/%61%3f"), "a?");
@@ -254,6 +267,10 @@ mod tests {
             "nbd+unix://h/x?socket=s",
             "nbd+unix:///x?sock=s",
             "nbd+unix:///x?socket",
+            "nbd://h?timeout=",
+            "nbd://h?timeout=0",
+            "nbd://h?timeout=-1",
+            "nbd://h?timeout=1s",
             "nbd://h?tls-hostname=n",
             "nbds://",
             "nbds://h?socket=s",

@@ -17,6 +17,8 @@ pub(super) struct Options {
     pub(super) commit: Option<Duration>,
     /// For how long a lost connection to an NBD server is made again.
     pub(super) reconnect: Duration,
+    /// After which time without progress an NBD server counts as lost.
+    pub(super) timeout: Option<Duration>,
     /// Freed blocks are discarded.
     pub(super) discard: bool,
     /// The block of the superblock's backup to use, in units of 1 KiB.
@@ -60,6 +62,8 @@ Options of -o, separated by commas; others are refused:
   reconnect=SECONDS     how long to connect again to an NBD server whose connection is lost; the
                         writes since the last flush are kept in memory and repeated (default: 0,
                         which stops the journal)
+  timeout=SECONDS       after which time without progress the connection to an NBD server counts as
+                        lost (default: that of the address, or 60)
   sb=BLOCK              use the backup of the superblock at this block, in units of 1 KiB, and the
                         group descriptors behind it; the mount is then read-only
   cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
@@ -166,6 +170,7 @@ pub(crate) const WORDS: &[&str] = &[
     "discard",
     "nodiscard",
     "reconnect=",
+    "timeout=",
     "sb=",
     "cache_size=",
     "log_level=error",
@@ -314,6 +319,11 @@ impl Options {
             "reconnect" => {
                 let seconds: u32 = value.parse().map_err(|_| bad("a number of seconds".into()))?;
                 self.reconnect = Duration::from_secs(u64::from(seconds));
+            }
+            "timeout" => {
+                let seconds = value.parse::<u32>().ok().filter(|seconds| *seconds > 0);
+                let seconds = seconds.ok_or_else(|| bad("a number of seconds".into()))?;
+                self.timeout = Some(Duration::from_secs(u64::from(seconds)));
             }
             "sb" => {
                 let block = value.parse::<u32>();

@@ -202,7 +202,12 @@ fn image_and_place(args: &Args, options: &Options) -> Result<(ImageSpec, Place)>
     };
     let place = image.resolve().map_err(|failure| failure.with_code(FAILED))?;
     let place = if image.is_part() { place } else { Place { offset: options.offset, ..place } };
-    let place = Place { reconnect: options.reconnect, ..place };
+    let (reconnect, timeout) = (options.reconnect, options.timeout);
+    if !place.is_remote() && (!reconnect.is_zero() || timeout.is_some()) {
+        let text = "the mount options reconnect and timeout need an export of an NBD server";
+        return Err(failed(text.to_owned()));
+    }
+    let place = Place { reconnect, timeout, ..place };
     Ok((image, place))
 }
 

@@ -250,3 +250,40 @@ fn the_error_of_a_damaged_superblock_names_a_backup() {
     let (code, out, _) = image.fsck(&["-n"]);
     assert!(code == Some(4) && out.contains("block 8193: the superblock is damaged"), "{out}");
 }
+
+/// Files in pieces, files with blocks of pointers among their data, and files that are larger than
+/// a group count as e2fsck counts them.
+#[test]
+fn the_last_line_is_that_of_e2fsck() {
+    for family in ["ext2", "ext3", "ext4"] {
+        let image = need!(Image::new(&["-t", family, "-b", "1024"]));
+        let (path, dir) = (image.path(), tempfile::tempdir().unwrap());
+        let run = |args: &[&str]| {
+            let done = Command::new(env!("CARGO_BIN_EXE_nextent")).args(args).output().unwrap();
+            assert!(done.status.success(), "{args:?}: {}", texts(&done).2);
+        };
+        let source = dir.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        for n in 0..40 {
+            std::fs::write(source.join(format!("small{n}")), vec![n; 7 << 10]).unwrap();
+        }
+        let target = format!("{}:/", path.display());
+        run(&["cp", "-r", source.to_str().unwrap(), &target]);
+        let removed = |n| format!("{target}source/small{n}");
+        let removed: Vec<_> = (0..40).step_by(2).map(removed).collect();
+        let removed: Vec<_> = removed.iter().map(String::as_str).collect();
+        run(&[&["rm"], &removed[..]].concat());
+        for (name, size) in [("pieces", 600 << 10), ("large", 20 << 20)] {
+            let file = dir.path().join(name);
+            std::fs::write(&file, vec![7; size]).unwrap();
+            run(&["cp", file.to_str().unwrap(), &target]);
+        }
+        run(&["fallocate", "-p", "-o", "100k", "-l", "50k", &format!("{target}pieces")]);
+        let last = |text: &str| text.trim().lines().last().unwrap().to_owned();
+        let report = need!(e2fs::e2fsck(&path));
+        assert!(report.is_clean() && !report.text.contains("(0.0%"), "{}", report.text);
+        let theirs =
+            report.text.lines().find(|line| line.contains("contiguous")).unwrap().to_owned();
+        assert_eq!(last(&image.fsck(&["-f", "-n"]).1), theirs, "{family}");
+    }
+}

@@ -30,12 +30,20 @@ pub(super) struct Usage<'a> {
     /// The map has reported problems.
     pub(super) damaged: bool,
     shared: bool,
+    /// The block after the last one of the map so far.
     next_start: Option<u64>,
-    pub(super) fragmented: bool,
+    fragmented: bool,
+    /// The blocks of pointers lie among the blocks that they map.
+    indirect: bool,
 }
 
 impl<'a> Usage<'a> {
-    pub(super) fn new(pass: &'a Pass1<'a>, ino: InodeNo, file_type: FileType) -> Self {
+    pub(super) fn new(
+        pass: &'a Pass1<'a>,
+        ino: InodeNo,
+        inode: &Inode,
+        file_type: FileType,
+    ) -> Self {
         Self {
             pass,
             ino,
@@ -49,6 +57,7 @@ impl<'a> Usage<'a> {
             shared: false,
             next_start: None,
             fragmented: false,
+            indirect: !inode.has_flag(flags::EXTENTS),
         }
     }
 
@@ -74,11 +83,10 @@ impl Visitor for Usage<'_> {
     fn part(&mut self, part: Part) -> Go {
         match part {
             Part::Node(block) => {
-                if self.take(block, 1) {
-                    Go::On
-                } else {
-                    Go::Past
+                if self.indirect {
+                    self.follow(block, 1);
                 }
+                if self.take(block, 1) { Go::On } else { Go::Past }
             }
             Part::Run(run) => self.run(&run),
         }
@@ -106,9 +114,20 @@ impl Usage<'_> {
             let problem = Problem::error(1, "directory-unwritten", "a block is marked unwritten");
             self.wrong(problem.at_inode(self.ino).at_block(run.start));
         }
-        self.fragmented |= self.next_start.is_some_and(|next| next != run.start.0);
-        self.next_start = Some(run.start.0 + u64::from(run.len));
+        self.follow(run.start, run.len.into());
         Go::On
+    }
+
+    /// Notes whether the next blocks of the map follow the last ones.
+    fn follow(&mut self, start: BlockNo, len: u64) {
+        self.fragmented |= self.next_start.is_some_and(|next| next != start.0);
+        self.next_start = Some(start.0 + len);
+    }
+
+    /// Whether the inode counts as fragmented: as for e2fsck, not if it is so large that it cannot
+    /// lie within a group.
+    fn is_fragmented(&self) -> bool {
+        self.fragmented && self.taken.clusters < self.pass.image.geo.blocks_per_group.into()
     }
 
     /// Takes the block of a translator, which only volumes of the Hurd have.
@@ -132,7 +151,7 @@ impl Usage<'_> {
         if self.damaged || self.shared {
             marks |= is::DAMAGED;
         }
-        if self.fragmented {
+        if self.is_fragmented() {
             marks |= is::FRAGMENTED;
         }
         marks
@@ -156,7 +175,7 @@ pub(super) fn check(
     raw: &[u8],
     attrs: u64,
 ) -> u8 {
-    let mut usage = Usage::new(pass, ino, file_type);
+    let mut usage = Usage::new(pass, ino, inode, file_type);
     usage.taken.clusters = attrs;
     let push = |code, text: String| {
         pass.image.push(Problem::error(1, code, text).at_inode(ino));

@@ -307,7 +307,7 @@ fn resize(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, attrs: u64) {
     if top.0 == 0 {
         return;
     }
-    let mut usage = Usage::new(pass, ino, FileType::Regular);
+    let mut usage = Usage::new(pass, ino, inode, FileType::Regular);
     if !geo.holds_run(top, 1) {
         push(format!("indirect block {top} lies outside the volume"));
         return;

@@ -196,7 +196,7 @@ fn errors_of_the_server_are_reported_with_their_request() {
         "error=ENOSPC",
         "error-pwrite-rate=30%"
     ]));
-    let device = open(&server);
+    let device = open_with(&server, &NbdOptions::new().write_behind(false));
     let (mut failed, mut written) = (0, 0);
     for n in 0..200u64 {
         match device.write_at(n * 4096, &[n as u8 + 1; 4096]) {
@@ -213,6 +213,40 @@ fn errors_of_the_server_are_reported_with_their_request() {
         }
     }
     assert!(failed > 0 && written > 0);
+}
+
+/// A write returns before it fails. From then on all flushes and writes fail, and reads of its
+/// range; others do not.
+#[test]
+fn deferred_errors_are_reported_by_every_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = dir.path().join("broken");
+    let server = need!(NbdServer::nbdkit(&[
+        "--filter=error",
+        "memory",
+        "4M",
+        "error-pwrite=ENOSPC",
+        "error-pwrite-rate=100%",
+        &format!("error-pwrite-file={}", broken.display()),
+    ]));
+    let device = open(&server);
+    device.write_at(0, &[1; 4096]).unwrap();
+    device.flush().unwrap();
+    std::fs::write(&broken, "").unwrap();
+    device.write_at(8192, &[2; 4096]).unwrap();
+    let mut bytes = [0; 4096];
+    device.read_at(8192, &mut bytes).unwrap();
+    assert_eq!(bytes, [2; 4096]);
+    for _ in 0..2 {
+        let error = device.flush().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+        assert!(device.write_at(0, &[3; 4096]).is_err());
+        assert!(device.read_at(8192, &mut bytes).is_err());
+        device.read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [1; 4096]);
+        // The server works again, but the write is lost.
+        let _ = std::fs::remove_file(&broken);
+    }
 }
 
 fn transfer(tag: u64, direction: Direction, offset: u64, buffer: Buffer) -> Transfer {
@@ -346,6 +380,8 @@ fn unflushed_writes_are_repeated() -> Result<(), Skip> {
     queue.submit(transfer(0, Direction::Write, 1 << 20, Buffer::from_bytes(&[4; 4096])));
     queue.complete(1, &mut Vec::new());
     drop(queue);
+    // The server has performed the writes when a read of more bytes ends.
+    device.read_at(0, &mut [9; 16 << 10]).unwrap();
     server.restart();
     let mut bytes = [9; 4096];
     device.read_at(8192, &mut bytes).unwrap();
@@ -365,7 +401,7 @@ fn a_lost_connection_fails_all_requests_at_once() {
     device.write_at(0, &[1; 4096]).unwrap();
     server.kill();
     for _ in 0..2 {
-        let error = device.read_at(0, &mut [0; 512]).unwrap_err();
+        let error = device.read_at(8192, &mut [0; 512]).unwrap_err();
         assert!(error.to_string().contains("lost"), "{error}");
         assert!(device.flush().is_err());
         let mut queue = device.queue(4);

@@ -6,7 +6,9 @@ mod common;
 use common::{Image, KINDS, VolumeFs, VolumeTree, close};
 use nextent::inodes::{Inodes, Staged};
 use nextent::{Cred, OpenOptions};
-use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
+use nextent_device::{
+    BlockDevice, MemoryDevice, NbdAddress, NbdDevice, NbdOptions, NbdServer, RecordingDevice,
+};
 use nextent_ondisk::Incompat;
 use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
@@ -16,6 +18,7 @@ use nextent_testkit::{
     append_with_promises, change_with_promises, check_changes, check_promises, e2fs, need,
     run_together,
 };
+use std::os::unix::net::UnixListener;
 
 /// Recovers one copy of `image` by an open and another by e2fsck. An error describes what is wrong.
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
@@ -37,11 +40,14 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
 /// Number of changes of every kind per file.
 const STEPS: usize = 25;
 
-fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
+/// The device that the engine uses, over the one that is recorded.
+type Between = fn(Arc<RecordingDevice<MemoryDevice>>) -> Arc<dyn BlockDevice>;
+
+fn explore(args: &[&str], seed: u64, calls: usize, most: usize, between: Between) {
     let image = need!(Image::make(24 << 20, args));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(RecordingDevice::new(base));
-    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(between(device.clone()), &OpenOptions::default()).unwrap();
     let fs = VolumeFs(&volume);
     thread::scope(|scope| {
         for file in 0..2 {
@@ -65,17 +71,40 @@ fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
 
 #[test]
 fn power_cuts_with_the_orphan_file() {
-    explore(KINDS[1].1, 7, 60, 120);
+    explore(KINDS[1].1, 7, 60, 120, |device| device);
 }
 
 #[test]
 fn power_cuts_on_small_blocks() {
-    explore(KINDS[2].1, 8, 60, 80);
+    explore(KINDS[2].1, 8, 60, 80, |device| device);
 }
 
 #[test]
 fn power_cuts_on_ext3() {
-    explore(KINDS[9].1, 9, 60, 80);
+    explore(KINDS[9].1, 9, 60, 80, |device| device);
+}
+
+/// Serves a device to a client in this process, over two connections.
+fn through_nbd(device: Arc<RecordingDevice<MemoryDevice>>) -> Arc<dyn BlockDevice> {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = NbdServer::new(device, "");
+    thread::spawn(move || {
+        for client in listener.incoming().take(2).flatten() {
+            let server = server.clone();
+            thread::spawn(move || server.serve(client).unwrap());
+        }
+    });
+    let address = format!("nbd+unix:///?socket={}", socket.display());
+    let address = NbdAddress::parse(&address).unwrap();
+    Arc::new(NbdDevice::open(&address, &NbdOptions::new().connections(2)).unwrap())
+}
+
+/// The client defers writes and changes their order. The server loses what no flush covers.
+#[test]
+fn power_cuts_of_an_nbd_server() {
+    explore(KINDS[1].1, 10, 40, 60, through_nbd);
 }
 
 /// Open and close write the superblock while the log is empty. No power cut may leave it torn, also

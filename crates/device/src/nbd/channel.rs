@@ -96,6 +96,11 @@ impl Client {
         Arc::new(Self { inbox, changed: Condvar::new() })
     }
 
+    /// Whether a request of it has ended, and its outcome was not taken.
+    pub(super) fn has_outcome(&self) -> bool {
+        !self.inbox.lock().ended.is_empty()
+    }
+
     fn deliver(&self, cookie: u64, outcome: Outcome) {
         self.inbox.lock().ended.push((cookie, outcome));
         self.changed.notify_one();

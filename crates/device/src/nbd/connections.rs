@@ -10,6 +10,7 @@
 //! lost asks for new connections with the epoch that it used. The first such thread makes them and
 //! repeats the unflushed writes; the others wait for it. Each then sends its request again.
 
+use super::behind::Transport;
 use super::certificates;
 use super::channel::{Channel, Client, Outcome, Reply, Socket};
 use super::negotiate::{Export, negotiate, violation};
@@ -19,8 +20,11 @@ use super::unflushed::{Repeat, Unflushed};
 use super::url::NbdAddress;
 use super::wire::{self, Command, Request, transmission};
 use nextent_num::{must_fit, to_u64};
+use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, Duration, LockClass, Mutex, RwLock, SlotId, current_slot, now, sleep};
+use std::borrow::Cow;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 static CONNECTING: LockClass = LockClass::new("device.nbd-connecting", 877);
 static CONNECTIONS: LockClass = LockClass::new("device.nbd-connections", 878);
@@ -60,9 +64,14 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// The connection with a number, of which there are more numbers than connections.
+    fn channel(&self, number: usize) -> &Channel<Stream> {
+        &self.channels[number % self.channels.len()]
+    }
+
     /// The connection for the threads of a slot.
     pub(super) fn channel_of(&self, slot: SlotId) -> &Channel<Stream> {
-        &self.channels[slot.index() % self.channels.len()]
+        self.channel(slot.index())
     }
 }
 
@@ -75,6 +84,18 @@ pub(super) struct Connections {
     connecting: Mutex<Option<(io::ErrorKind, String)>>,
     present: RwLock<Epoch>,
     pub(super) unflushed: Mutex<Unflushed>,
+    /// The next connection for a request of the write-behind.
+    turn: AtomicUsize,
+}
+
+/// A request of the write-behind that was sent.
+pub(super) struct Sent {
+    epoch: Epoch,
+    /// The number of its connection.
+    channel: usize,
+    client: Arc<Client>,
+    /// The number of its record.
+    record: Option<u64>,
 }
 
 impl Connections {
@@ -92,6 +113,7 @@ impl Connections {
             connecting: Mutex::new(&CONNECTING, None),
             present: RwLock::new(&CONNECTIONS, Epoch { number: 0, channels: channels.into() }),
             unflushed: Mutex::new(&UNFLUSHED, Unflushed::default()),
+            turn: AtomicUsize::new(0),
         })
     }
 
@@ -116,6 +138,25 @@ impl Connections {
             self.renew(&epoch)?;
         }
         Err(self.failure(&io::Error::other("the connection is lost again and again")))
+    }
+
+    /// Sends a request over the next connection, or over new ones.
+    fn submit(&self, request: &Request, data: &[u8], record: Option<u64>) -> io::Result<Sent> {
+        let number = self.turn.fetch_add(1, Ordering::Relaxed);
+        let client = Client::new();
+        for _ in 0..MOST_ATTEMPTS {
+            let epoch = self.present();
+            match epoch.channel(number).submit(&client, request, data) {
+                Ok(_) => return Ok(Sent { epoch, channel: number, client, record }),
+                Err(_) => self.renew(&epoch)?,
+            }
+        }
+        Err(self.failure(&io::Error::other("the connection is lost again and again")))
+    }
+
+    /// Whether all connections were usable when last used.
+    pub(super) fn are_usable(&self) -> bool {
+        self.present().channels.iter().all(|channel| channel.lost().is_none())
     }
 
     /// Makes new connections instead of those of `lost`, unless another thread has.
@@ -183,6 +224,71 @@ impl Connections {
             }
         }
         Ok(channels)
+    }
+}
+
+impl Transport for Connections {
+    type Sent = Sent;
+
+    fn send(&self, request: &Request, data: Cow<'_, [u8]>) -> io::Result<Sent> {
+        let range = request.offset..request.offset + u64::from(request.len);
+        let (record, data) = match (self.records(), request.command) {
+            (true, Command::Write) => {
+                let shared = Arc::new(data.into_owned());
+                let record = self.unflushed.lock().begin_shared(range.start, Arc::clone(&shared));
+                (Some(record), Data::Shared(shared))
+            }
+            (true, Command::WriteZeroes) => {
+                (Some(self.unflushed.lock().begin_zeros(range)), Data::Own(data))
+            }
+            _ => (None, Data::Own(data)),
+        };
+        let sent = self.submit(request, data.bytes(), record);
+        if sent.is_err()
+            && let Some(record) = record
+        {
+            self.unflushed.lock().fail(record);
+        }
+        sent
+    }
+
+    fn has_ended(&self, sent: &Sent) -> bool {
+        sent.client.has_outcome()
+    }
+
+    fn wait(&self, sent: Sent) -> io::Result<()> {
+        let channel = sent.epoch.channel(sent.channel);
+        let mut ended = Vec::new();
+        channel.wait(&sent.client, &mut ended);
+        let outcome = ended.pop().and_then(|(_, outcome)| outcome.into_result(channel));
+        let result = match outcome {
+            Some(result) => result.map(drop),
+            // The new connections repeat all records, so this one too.
+            None => self.renew(&sent.epoch),
+        };
+        if let Some(record) = sent.record {
+            let mut unflushed = self.unflushed.lock();
+            if result.is_ok() { unflushed.end(record) } else { unflushed.fail(record) }
+        }
+        result
+    }
+
+    fn changed(&self, _: &Range<u64>) {}
+}
+
+/// The data of a write.
+enum Data<'d> {
+    Own(Cow<'d, [u8]>),
+    /// The record has it too.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Data<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
     }
 }
 

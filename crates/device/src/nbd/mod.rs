@@ -11,6 +11,9 @@
 //! | `channel` | one connection with requests of many threads in flight |
 //! | `connections` | all connections of a device; they are made again when they are lost |
 //! | `unflushed` | the writes that new connections repeat |
+//! | `behind` | writes that return before the server has performed them |
+//! | `pending` | their bytes, before they are sent |
+//! | `writes` | the writes of the device |
 //! | `queue` | asynchronous transfers |
 //! | `server` | the other side: offers a device to clients |
 //! | `server_requests` | a server's requests of one client |
@@ -20,6 +23,9 @@
 //! A server's block size may be larger than a sector. A write of a part of a block then reads the
 //! block and writes all of it. It excludes other writes, with the lock `[partial]` (rank 876).
 
+mod behind;
+#[cfg(all(test, feature = "model-shuttle"))]
+mod behind_models;
 mod certificates;
 mod channel;
 #[cfg(all(test, feature = "model-shuttle"))]
@@ -27,6 +33,7 @@ mod channel_models;
 mod connections;
 mod negotiate;
 mod options;
+mod pending;
 mod queue;
 mod server;
 mod server_requests;
@@ -35,6 +42,7 @@ mod tls;
 mod unflushed;
 mod url;
 mod wire;
+mod writes;
 
 pub use options::NbdOptions;
 pub use server::NbdServer;
@@ -43,7 +51,8 @@ pub use url::NbdAddress;
 
 use crate::queue::DeviceQueue;
 use crate::{BlockDevice, range};
-use connections::{Connections, MOST_ATTEMPTS};
+use behind::Behind;
+use connections::{Connections, MOST_ATTEMPTS, Sent};
 use negotiate::violation;
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +71,10 @@ const MOST_UNFLUSHED: usize = 64 << 20;
 
 /// An export of an NBD server.
 ///
-/// A flush makes writes stable as the server's flush does, over all connections. Another client
-/// that writes to the export at the same time is not noticed.
+/// A write returns before the server has performed it, unless [`NbdOptions::write_behind`] is off.
+/// A flush reports the failure of such a write, and makes writes stable as the server's flush
+/// does, over all connections. Another client that writes to the export at the same time is not
+/// noticed.
 ///
 /// # Examples
 ///
@@ -82,6 +93,9 @@ pub struct NbdDevice {
     read_only: AtomicBool,
     /// Writes are stable when they end, because the server cannot flush.
     stable_writes: bool,
+    /// Writes return before the server has performed them.
+    defers: bool,
+    behind: Behind<Sent>,
     /// [partial] Held shared by writes of whole blocks, exclusively by writes of parts.
     partial: RwLock<()>,
 }
@@ -97,7 +111,9 @@ impl NbdDevice {
         let stable_writes = !connections.export.has(transmission::SEND_FLUSH);
         let read_only = AtomicBool::new(true);
         let partial = RwLock::new(&PARTIAL, ());
-        let device = Self { connections, read_only, stable_writes, partial };
+        let defers = options.write_behind && !stable_writes;
+        let behind = Behind::new(writes::limits(&connections.export));
+        let device = Self { connections, read_only, stable_writes, defers, behind, partial };
         if !options.read_only && !device.connections.export.has(transmission::READ_ONLY) {
             device.allow_writes()?;
         }
@@ -178,75 +194,14 @@ impl NbdDevice {
 
     /// Reads whole blocks.
     fn read_blocks(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.behind.read(&self.connections, offset, buf)? {
+            return Ok(());
+        }
         let range = offset..offset + to_u64(buf.len());
         for request in self.transfers(Command::Read, range) {
             let reply = self.connections.perform(&request, &[])?;
             let at = to_usize(request.offset - offset);
             buf[at..at + reply.bytes.len()].copy_from_slice(&reply.bytes);
-        }
-        Ok(())
-    }
-
-    /// Writes whole blocks.
-    fn write_blocks(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let range = offset..offset + to_u64(buf.len());
-        for request in self.transfers(Command::Write, range) {
-            let at = to_usize(request.offset - offset);
-            let data = &buf[at..at + to_usize(request.len)];
-            let record = self.begin_write(request.offset, data)?;
-            let done = self.connections.perform(&request, data).map(drop);
-            self.end_write(record, done.is_ok());
-            done?;
-        }
-        Ok(())
-    }
-
-    /// Whether writes are recorded, so that new connections can repeat them.
-    fn records(&self) -> bool {
-        self.connections.records() && !self.stable_writes
-    }
-
-    /// Records a write before it is sent; its number.
-    fn begin_write(&self, offset: u64, data: &[u8]) -> io::Result<Option<u64>> {
-        if !self.records() {
-            return Ok(None);
-        }
-        let full = self.connections.unflushed.lock().bytes() + data.len() > MOST_UNFLUSHED;
-        if full {
-            self.flush()?;
-        }
-        Ok(Some(self.connections.unflushed.lock().begin_write(offset, data)))
-    }
-
-    fn end_write(&self, record: Option<u64>, succeeded: bool) {
-        if let Some(record) = record {
-            let mut unflushed = self.connections.unflushed.lock();
-            if succeeded { unflushed.end(record) } else { unflushed.fail(record) }
-        }
-    }
-
-    /// Zeroes whole blocks by the server's command for it.
-    fn zero_blocks(&self, range: Range<u64>) -> io::Result<()> {
-        for request in self.requests(Command::WriteZeroes, range, LONGEST_RANGE) {
-            let part = request.offset..request.offset + u64::from(request.len);
-            let record =
-                self.records().then(|| self.connections.unflushed.lock().begin_zeros(part));
-            let done = self.connections.perform(&request, &[]).map(drop);
-            self.end_write(record, done.is_ok());
-            done?;
-        }
-        Ok(())
-    }
-
-    /// Zeroes a range by writes.
-    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        const CHUNK: u64 = 1 << 20;
-        let zeros = vec![0; to_usize(CHUNK.min(range.end - range.start))];
-        let mut at = range.start;
-        while at < range.end {
-            let len = CHUNK.min(range.end - at);
-            self.write_at(at, &zeros[..to_usize(len)])?;
-            at += len;
         }
         Ok(())
     }
@@ -272,41 +227,21 @@ impl BlockDevice for NbdDevice {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let len = to_u64(buf.len());
-        self.check_write(offset, len)?;
-        if self.is_aligned(offset, len) {
-            let _whole = (self.unit() > 1).then(|| self.partial.read());
-            return self.write_blocks(offset, buf);
-        }
-        let _exclusive = self.partial.write();
-        let wide = self.widened(offset, len);
-        let mut blocks = vec![0; to_usize(wide.end - wide.start)];
-        self.read_blocks(wide.start, &mut blocks)?;
-        let at = to_usize(offset - wide.start);
-        blocks[at..at + buf.len()].copy_from_slice(buf);
-        self.write_blocks(wide.start, &blocks)
+        self.write_vectored_at(offset, &[IoSlice::new(buf)])
     }
 
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
-        match bufs {
-            [one] => self.write_at(offset, one),
-            _ => {
-                let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
-                self.write_at(offset, &all)
-            }
+        let len = bufs.iter().map(|buf| to_u64(buf.len())).sum();
+        self.check_write(offset, len)?;
+        if self.is_aligned(offset, len) {
+            let _whole = (self.unit() > 1).then(|| self.partial.read());
+            return self.write_blocks(offset, bufs);
         }
+        self.write_parts(offset, bufs)
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.is_read_only() || self.stable_writes {
-            return Ok(());
-        }
-        let mark = self.records().then(|| self.connections.unflushed.lock().mark());
-        self.connections.perform(&Request::new(Command::Flush, 0, 0), &[])?;
-        if let Some(mark) = mark {
-            self.connections.unflushed.lock().flushed(&mark);
-        }
-        Ok(())
+        self.flush_writes()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -318,6 +253,7 @@ impl BlockDevice for NbdDevice {
         let start = offset.next_multiple_of(self.unit());
         let end = (offset + len) - (offset + len) % self.unit();
         let _whole = (self.unit() > 1).then(|| self.partial.read());
+        self.behind.forget(&self.connections, &(start..end.max(start)))?;
         for request in self.requests(Command::Trim, start..end.max(start), LONGEST_RANGE) {
             self.connections.perform(&request, &[])?;
             if self.records() {
@@ -356,6 +292,7 @@ impl BlockDevice for NbdDevice {
         if self.connections.export.allocation.is_none() {
             return Ok(Some(offset..size));
         }
+        self.behind.settle(&self.connections, &(offset..size))?;
         let mut at = offset - offset % self.unit();
         while at < size {
             let len = LONGEST_RANGE.min(size - at);

@@ -23,6 +23,7 @@ pub struct NbdOptions {
     pub(super) reconnect: Duration,
     timeout: Option<Duration>,
     pub(super) connections: usize,
+    pub(super) write_behind: bool,
 }
 
 impl Default for NbdOptions {
@@ -42,6 +43,7 @@ impl NbdOptions {
             reconnect: Duration::ZERO,
             timeout: None,
             connections: available_cores().clamp(1, MOST),
+            write_behind: true,
         }
     }
 
@@ -71,6 +73,14 @@ impl NbdOptions {
     /// The longest time without progress of the server at `address`.
     pub(super) fn timeout_of(&self, address: &NbdAddress) -> Duration {
         self.timeout.or(address.timeout).unwrap_or(TIMEOUT)
+    }
+
+    /// Whether a write returns before the server has performed it; the default. Then a write that
+    /// fails is reported by later writes and by flushes, all of which fail from then on. Writes to
+    /// a server that cannot flush are never deferred.
+    #[must_use]
+    pub fn write_behind(self, yes: bool) -> Self {
+        Self { write_behind: yes, ..self }
     }
 
     /// The most connections, if the server supports several at once; by default one for each core.

@@ -80,6 +80,9 @@ impl<'d> NbdQueue<'d> {
                 Direction::Write => self.device.check_write(piece.offset, len)?,
             }
             aligned &= self.device.is_aligned(piece.offset, len);
+            // Requests of the queue pass by the write-behind.
+            let range = piece.offset..piece.offset + len;
+            self.device.behind.settle(&self.device.connections, &range)?;
         }
         Ok(aligned)
     }

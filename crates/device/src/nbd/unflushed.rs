@@ -5,7 +5,8 @@
 //!
 //! A write is recorded before it is sent, and a later one replaces what it overlaps. So what is
 //! recorded never overlaps, and can be repeated in any order. Repeating a write that is still in
-//! flight is harmless: its sender repeats it too, and until it ends it may be on the device or not.
+//! flight is harmless: until it ends it may be on the device or not. A deferred write whose reply
+//! is lost has been performed once new connections have repeated its record.
 //!
 //! A flush removes the records of the writes that had ended when it began.
 
@@ -18,7 +19,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 enum Content {
     /// These bytes, from an index on.
-    Bytes(Arc<[u8]>, usize),
+    Bytes(Arc<Vec<u8>>, usize),
     Zeros,
 }
 
@@ -57,7 +58,12 @@ pub(super) struct Unflushed {
 impl Unflushed {
     /// Records a write that is about to be sent; its number.
     pub(super) fn begin_write(&mut self, offset: u64, data: &[u8]) -> u64 {
-        self.begin(offset, to_u64(data.len()), Content::Bytes(data.into(), 0))
+        self.begin_shared(offset, Arc::new(data.to_vec()))
+    }
+
+    /// Records a write that is about to be sent, without a copy; its number.
+    pub(super) fn begin_shared(&mut self, offset: u64, data: Arc<Vec<u8>>) -> u64 {
+        self.begin(offset, to_u64(data.len()), Content::Bytes(data, 0))
     }
 
     /// Records a request to zero a range.

@@ -125,6 +125,17 @@ pub(crate) enum Command {
     /// Options are those of fstrim(8). Blocks that the volume has freed are discarded once that is
     /// durable. The number of bytes counts all free runs, also those that were holes before.
     Trim(crate::commands::trim::Args),
+    /// Write the data of an overlay into its base, and empty its delta
+    ///
+    /// Afterwards BASE reads as the overlay did. All other deltas of BASE then refuse it: give them
+    /// another base before. A commit that was interrupted is completed by the next one; until then
+    /// the overlay can be read, but not changed.
+    CommitOverlay(crate::commands::overlay::Commit),
+    /// Put an overlay on another base; it reads the same
+    ///
+    /// What differs between the two bases is copied into the delta. Afterwards the overlay is
+    /// overlay:NEWBASE+DELTA. A base that was only moved or copied needs no rebase.
+    Rebase(crate::commands::overlay::Rebase),
     /// Recover the journal, as a mount would
     Replay(Replay),
 }

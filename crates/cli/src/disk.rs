@@ -1,19 +1,26 @@
-//! The device of an image: a file, a block device, or an export of an NBD server, or a part of it.
+//! The device of an image: a file, a block device, an export of an NBD server, an overlay, or a
+//! part of one of these.
 
-use nextent_device::queue::DeviceQueue;
-use nextent_device::{BlockDevice, DevicePart, FileDevice, NbdAddress, NbdDevice, NbdOptions};
+use nextent_device::{
+    BlockDevice, DeltaFile, DevicePart, FileDevice, NbdAddress, NbdDevice, NbdOptions,
+    forward_block_device,
+};
 use nextent_sync::Duration;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::ops::Range;
+use std::io;
 use std::path::PathBuf;
 
 /// An open device.
 pub(crate) enum Disk {
     File(FileDevice),
     Nbd(Box<DevicePart<NbdDevice>>),
+    Overlay(Box<DevicePart<DeltaFile<Disk>>>),
+    /// The base of an overlay whose delta does not exist, for reading.
+    Base(Box<DevicePart<Disk>>),
 }
+
+forward_block_device!([] Disk, |this| this.device());
 
 /// How to open an export of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,14 +70,18 @@ impl Disk {
         match self {
             Self::File(file) => file,
             Self::Nbd(part) => &**part,
+            Self::Overlay(part) => &**part,
+            Self::Base(part) => &**part,
         }
     }
 
-    /// Bytes of a sector of a block device, if it is one.
+    /// Bytes of a sector of a block device, if it is one or an overlay of one.
     pub(crate) fn sector_size(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.sector_size(),
             Self::Nbd(_) => None,
+            Self::Overlay(part) => part.inner().base().sector_size(),
+            Self::Base(part) => part.inner().sector_size(),
         }
     }
 
@@ -78,7 +89,7 @@ impl Disk {
     pub(crate) fn partition_device(&self, offset: u64, size: u64) -> Option<PathBuf> {
         match self {
             Self::File(file) => file.partition_device(offset, size),
-            Self::Nbd(_) => None,
+            _ => None,
         }
     }
 
@@ -86,7 +97,7 @@ impl Disk {
     pub(crate) fn cache_block_size(&self) -> Option<u32> {
         match self {
             Self::File(file) => file.cache_block_size(),
-            Self::Nbd(_) => None,
+            _ => None,
         }
     }
 
@@ -94,7 +105,7 @@ impl Disk {
     pub(crate) fn take_claim(&mut self) -> Option<File> {
         match self {
             Self::File(file) => file.take_claim(),
-            Self::Nbd(_) => None,
+            _ => None,
         }
     }
 
@@ -108,48 +119,12 @@ impl Disk {
             }
             .map_err(|error| error.to_string()),
             Self::Nbd(part) => part.inner().allow_writes().map_err(|error| error.to_string()),
+            Self::Overlay(part) => {
+                let delta = part.inner();
+                delta.store().allow_writes().map_err(|error| error.to_string())?;
+                delta.allow_writes().map_err(|error| format!("its delta {error}"))
+            }
+            Self::Base(_) => Err("its delta does not exist; a mount for writing makes it".into()),
         }
-    }
-}
-
-impl BlockDevice for Disk {
-    fn size(&self) -> u64 {
-        self.device().size()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.device().read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.device().write_at(offset, buf)
-    }
-
-    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
-        self.device().write_vectored_at(offset, bufs)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device().flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.device().discard(offset, len)
-    }
-
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.device().write_zeroes(offset, len)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.device().is_read_only()
-    }
-
-    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
-        self.device().next_data(offset)
-    }
-
-    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
-        self.device().queue(depth)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::disk;
 use crate::failure::{Failure, Result};
+use crate::overlay;
 use crate::show;
 use crate::target::ImageSpec;
 use std::ffi::OsStr;
@@ -29,15 +30,12 @@ pub(crate) struct Inside {
 
 impl Location {
     /// Splits at the first `:/`, unless the whole argument is the path of an existing host file.
-    /// The address of an export without a path is its root directory.
+    /// The address of an export, or an overlay, without a path is its root directory.
     pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
         let bytes = arg.as_bytes();
-        // The address of an export has a `:/` itself.
-        let is_address = disk::is_address(arg);
-        let from = match is_address {
-            true => bytes.windows(3).position(|three| three == b"://").map_or(0, |at| at + 3),
-            false => 0,
-        };
+        // The address of an export has a `:/` itself, and an overlay may have one.
+        let is_address = disk::is_address(arg) || overlay::is_overlay(arg);
+        let from = overlay::path_may_begin(bytes);
         let at = bytes[from..].windows(2).position(|pair| pair == b":/").map(|at| from + at);
         let image = |text| ImageSpec::parse(OsStr::from_bytes(text)).map_err(Failure::usage);
         match at {
@@ -124,6 +122,11 @@ mod tests {
         assert_eq!(parse(":/b").unwrap(), Location::Host(":/b".into()));
         assert_eq!(parse("nbd://host/x:/b").unwrap(), inside("nbd://host/x", "/b"));
         assert_eq!(parse("nbd://host/x@2:/b").unwrap(), inside("nbd://host/x@2", "/b"));
+        assert_eq!(parse("overlay:b+d@2:/p").unwrap(), inside("overlay:b+d@2", "/p"));
+        assert_eq!(parse("overlay:/b+/d:/g++/x").unwrap(), inside("overlay:/b+/d", "/g++/x"));
+        let of_export = "overlay:nbd+unix:///e?socket=/s+/d";
+        assert_eq!(parse(&format!("{of_export}:/p")).unwrap(), inside(of_export, "/p"));
+        assert_eq!(parse(of_export).unwrap(), inside(of_export, "/"));
         // No path of the host.
         assert_eq!(parse("nbd://host:7/x").unwrap(), inside("nbd://host:7/x", "/"));
         assert!(parse("nbd+unix:///x:/b").is_err());

@@ -18,6 +18,7 @@ mod image;
 mod location;
 mod log;
 mod names;
+mod overlay;
 mod progress;
 mod scope;
 mod show;

@@ -9,6 +9,7 @@
 //! | `IMAGE@offset=1m,size=64m` | a range of bytes; without a size up to the end |
 //! | `IMAGE?offset=1048576` | the same in the form of e2fsprogs, of a file that exists |
 //! | `nbd://HOST:PORT/EXPORT` | an export of an NBD server; see [`crate::disk`] |
+//! | `overlay:BASE+DELTA` | a copy-on-write image; see [`crate::overlay`] |
 //!
 //! Partition numbers, names and identifiers may be followed by `,sector=4096` for an MBR that
 //! counts sectors of that size.
@@ -21,6 +22,7 @@
 
 use crate::disk::{self, Disk, RemoteOptions};
 use crate::failure::{Failure, Result};
+use crate::overlay::{self, OverlaySpec};
 use crate::{show, size};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
 use nextent::Foreign;
@@ -53,7 +55,11 @@ Images:
   nbds://HOST[:PORT]/EXPORT?tls-certificates=DIR, nbds+unix:///EXPORT?socket=PATH
                         the same with TLS; DIR has ca-cert.pem, and client-cert.pem and
                         client-key.pem if the server requires them; & is between parameters.
-                        timeout=SECONDS: when a silent server counts as lost (default: 60)";
+                        timeout=SECONDS: when a silent server counts as lost (default: 60)
+  overlay:BASE+DELTA    a copy-on-write image: BASE, an image of any of these forms, is only read;
+                        the file DELTA holds what was written, and the first writer makes it
+  overlay:BASE+DELTA@2:/path
+                        a path inside its second partition";
 
 /// What an argument names: a file or block device, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,16 +131,28 @@ impl ImageSpec {
         Self { text: path.clone().into(), path, part: None }
     }
 
+    /// All of an existing file, which may be called as an overlay is written.
+    fn file(name: &OsStr) -> Self {
+        match overlay::is_overlay(name) {
+            true => Self { text: name.into(), path: Path::new(".").join(name), part: None },
+            false => Self::whole(name),
+        }
+    }
+
     /// Parses an argument.
     ///
     /// # Errors
     /// The text after the `@` of an existing file is no part.
     pub(crate) fn parse(arg: &OsStr) -> std::result::Result<Self, String> {
         if std::fs::symlink_metadata(arg).is_ok() {
-            return Ok(Self::whole(arg));
+            return Ok(Self::file(arg));
         }
         if disk::is_address(arg) {
             return Self::remote(arg);
+        }
+        let is_overlay = overlay::is_overlay(arg);
+        if is_overlay && is_delta(Path::new(arg)) {
+            return Ok(Self::whole(arg));
         }
         let bytes = arg.as_bytes();
         if let Some(found) = Self::with_offset(arg) {
@@ -143,7 +161,14 @@ impl ImageSpec {
         let (mut wrong, mut missing) = (None, None);
         for at in (0..bytes.len()).rev().filter(|at| *at > 0 && bytes[*at] == b'@') {
             let path = Path::new(OsStr::from_bytes(&bytes[..at]));
-            let is_image = || std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir());
+            let is_image = || match is_overlay {
+                true => is_delta(path),
+                false => std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()),
+            };
+            // The name of a base may have an `@`.
+            if is_overlay && OverlaySpec::parse(path.as_os_str()).is_err() {
+                continue;
+            }
             let Ok(text) = std::str::from_utf8(&bytes[at + 1..]) else { continue };
             // The name of a directory may have an `@`.
             if text.contains('/') && !is_image() {
@@ -165,9 +190,14 @@ impl ImageSpec {
                 Err(_) => {}
             }
         }
-        match wrong {
-            Some(wrong) => Err(wrong),
-            None => Ok(missing.unwrap_or_else(|| Self::whole(arg))),
+        match (wrong, missing) {
+            (Some(wrong), _) => Err(wrong),
+            (None, Some(missing)) => Ok(missing),
+            (None, None) if is_overlay => match OverlaySpec::parse(arg) {
+                Ok(_) => Ok(Self::whole(arg)),
+                Err(why) => Err(format!("{}: {why}", show::path(arg))),
+            },
+            (None, None) => Ok(Self::whole(arg)),
         }
     }
 
@@ -205,6 +235,11 @@ impl ImageSpec {
         &self.path
     }
 
+    /// The file that holds its bytes: for an overlay its delta.
+    pub(crate) fn host_file(&self) -> PathBuf {
+        overlay::host_file(&self.path)
+    }
+
     /// Whether it is a part of a file.
     pub(crate) fn is_part(&self) -> bool {
         self.part.is_some()
@@ -225,7 +260,10 @@ impl ImageSpec {
         if self == other {
             return true;
         }
-        let id = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+        let id = |path: &Path| {
+            let meta = std::fs::metadata(overlay::host_file(path)).ok();
+            meta.map(|meta| (meta.dev(), meta.ino()))
+        };
         if self.part.is_none() && other.part.is_none() {
             return id(&self.path).is_some_and(|this| id(&other.path) == Some(this));
         }
@@ -320,15 +358,25 @@ impl Place {
     /// As [`FileDevice::open`].
     pub(crate) fn open(&self, how: FileOptions) -> std::result::Result<Disk, OpenError> {
         let read_only = how.is_read_only();
+        if overlay::is_overlay(self.path.as_os_str()) {
+            return self.open_overlay(&how);
+        }
         match self.remote(read_only) {
             None => FileDevice::open(&self.path, &self.options(how)).map(Disk::File),
             Some(opened) => opened.map_err(|source| OpenError::Io { path: self.shown(), source }),
         }
     }
 
-    /// Whether it is an export of a server.
-    pub(crate) fn is_remote(&self) -> bool {
-        disk::is_address(self.path.as_os_str())
+    /// Whether it is a file or a block device: no export of a server, and no overlay.
+    pub(crate) fn is_file(&self) -> bool {
+        is_file(&self.path)
+    }
+
+    fn open_overlay(&self, how: &FileOptions) -> std::result::Result<Disk, OpenError> {
+        let wrong = |why| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        let fail = |why| OpenError::Io { path: self.shown(), source: wrong(why) };
+        let spec = OverlaySpec::parse(self.path.as_os_str()).map_err(fail)?;
+        spec.open(self, how)
     }
 
     /// Opens the export, if it is one.
@@ -428,6 +476,17 @@ impl Part {
     }
 }
 
+/// Whether `path` names an overlay whose delta exists.
+fn is_delta(path: &Path) -> bool {
+    OverlaySpec::parse(path.as_os_str())
+        .is_ok_and(|spec| std::fs::metadata(spec.delta).is_ok_and(|meta| !meta.is_dir()))
+}
+
+/// Whether an image's path is that of a file or a block device.
+pub(crate) fn is_file(path: &Path) -> bool {
+    !disk::is_address(path.as_os_str()) && !overlay::is_overlay(path.as_os_str())
+}
+
 /// What a part can be.
 const UNKNOWN: &str = "after @ there must be a partition's number, label=NAME, uuid=UUID, or \
     offset=BYTES[,size=BYTES]";
@@ -486,6 +545,38 @@ mod tests {
         let wide = Some((Which::Number(2), Some(4096)));
         assert_eq!(part("a.img@2,sector=4096"), ("a.img".into(), wide));
         assert_eq!(part("x@y/a.img@2").0, "x@y/a.img");
+    }
+
+    #[test]
+    fn parts_of_overlays_are_parsed() {
+        let part = |text: &str| {
+            let spec = parse(text).unwrap();
+            (spec.path.to_str().unwrap().to_owned(), spec.part.map(|part| part.text))
+        };
+        for (path, of) in [
+            ("overlay:b+d", "2"),
+            ("overlay:b@1.img+x@3/d", "label=a b"),
+            ("overlay:nbd+unix:///e?socket=/s+d", "offset=1m"),
+        ] {
+            assert_eq!(part(path), (path.to_owned(), None));
+            assert_eq!(part(&format!("{path}@{of}")), (path.to_owned(), Some(of.to_owned())));
+        }
+        for wrong in ["overlay:b", "overlay:b@2", "overlay:"] {
+            let said = parse(wrong).unwrap_err();
+            assert!(said.ends_with("an overlay is overlay:BASE+DELTA"), "{said}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let text = format!("overlay:b+{}", at("d@2"));
+        assert_eq!(part(&text).1, Some("2".to_owned()));
+        std::fs::write(at("d@2"), "").unwrap();
+        assert_eq!(part(&text), (text.clone(), None));
+        assert_eq!(parse(&text).unwrap().host_file(), Path::new(&at("d@2")));
+        std::fs::write(at("d"), "").unwrap();
+        assert!(parse(&format!("overlay:b+{}@lable=x", at("d"))).is_err());
+        assert!(
+            parse(&text).unwrap().is_same(&parse(&format!("overlay:c+{}", at("d@2"))).unwrap())
+        );
     }
 
     #[test]

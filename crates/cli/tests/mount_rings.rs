@@ -13,6 +13,8 @@ mod blocks;
 mod coherence;
 #[path = "mount/contents.rs"]
 mod contents;
+#[path = "mount/delta.rs"]
+mod delta;
 #[path = "mount/device_blocks.rs"]
 mod device_blocks;
 #[path = "mount/ends.rs"]

@@ -128,7 +128,7 @@ fn into_volume(args: &Args, volume: &Inodes, root: &Inside) -> Result<()> {
     let inside = scope.inside(shown)?;
     let places: Vec<_> =
         sources.iter().map(|source| (source, Location::Host(source.into()))).collect();
-    let (spec, id) = (root.image.clone(), image_id(root.image.path()));
+    let (spec, id) = (root.image.clone(), image_id(&root.image.host_file()));
     let name = spec.to_string();
     let images = [OpenImage { spec, id, volume, name, tag: u64::MAX }];
     let progress = Progress::new("cp", show::path(shown), args.quiet);
@@ -206,7 +206,7 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opene
             continue;
         }
         let image = Image::open(&inside.image, purpose)?;
-        let (id, spec) = (image_id(inside.image.path()), inside.image.clone());
+        let (id, spec) = (image_id(&inside.image.host_file()), inside.image.clone());
         let tag = u64::MAX - to_u64(images.len());
         let name = spec.to_string();
         images.push(OpenedImage { spec, id, image, name, tag });

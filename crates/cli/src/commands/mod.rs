@@ -18,6 +18,7 @@ pub(crate) mod mknod;
 mod mode;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod mount;
+pub(crate) mod overlay;
 mod owner;
 mod plot;
 mod read;
@@ -80,6 +81,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Getxattr(args) => xattr::get(&args, scope)?,
         Command::Setxattr(args) => xattr::set(&args, scope)?,
         Command::Trim(args) => trim::run(&args)?,
+        Command::CommitOverlay(args) => overlay::commit(&args)?,
+        Command::Rebase(args) => overlay::rebase(&args)?,
         Command::Edit(args) => edit::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
     }

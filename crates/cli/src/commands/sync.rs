@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut sync = TreeSync::new(&args.source)
         .checksum(args.checksum)
         .dry_run(args.dry_run)
-        .image_file(inside.image.path());
+        .image_file(&inside.image.host_file());
     if let Some(threads) = args.threads {
         sync = sync.threads(threads);
     }

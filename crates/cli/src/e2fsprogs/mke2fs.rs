@@ -12,6 +12,7 @@ use crate::commands::mkfs;
 use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::size::Size;
+use crate::target;
 use clap::Parser;
 use nextent::mkfs::{CreatorOs, JournalPlan, MkfsOptions, NameHash};
 use nextent_ondisk::superblock::mount_opts;
@@ -83,7 +84,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
     };
     let size = words.operands.get(1);
     let target = spec(image)?;
-    if size.is_none() && !target.path().exists() {
+    if size.is_none() && target::is_file(target.path()) && !target.path().exists() {
         let image = show::path(image);
         let text = format!("The file {image} does not exist and no size was specified.");
         to_stderr(&text);
@@ -107,7 +108,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         conf,
         fs_type,
     }));
-    if !args.dry_run && !args.path().exists() {
+    if !args.dry_run && target::is_file(args.path()) && !args.path().exists() {
         say!("Creating regular file {}", show::path(args.path()));
     }
     mkfs::run(&args)

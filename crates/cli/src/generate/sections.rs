@@ -358,6 +358,22 @@ const PAGES: &[(&str, Page)] = &[
             &["fstrim(8)"]
         ),
     ),
+    (
+        "commit-overlay",
+        example!(
+            "nextent commit-overlay overlay:base.img+c1.delta",
+            "Writes what the delta holds into base.img.",
+            &["nextent-rebase(1)", "qemu-img(1)"]
+        ),
+    ),
+    (
+        "rebase",
+        example!(
+            "nextent rebase overlay:base.img+c1.delta new.img",
+            "Puts the overlay on new.img: it is overlay:new.img+c1.delta then.",
+            &["nextent-commit-overlay(1)", "qemu-img(1)"]
+        ),
+    ),
     ("replay", example!("nextent replay disk.img", "Recovers after a crash.", &["e2fsck(8)"])),
 ];
 

@@ -5,6 +5,7 @@ mod edit;
 mod nbd;
 mod nbd_faults;
 mod nodes;
+mod overlay;
 mod plot;
 mod sync;
 mod trim;

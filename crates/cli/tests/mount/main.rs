@@ -8,6 +8,7 @@ mod attributes;
 mod blocks;
 mod coherence;
 mod contents;
+mod delta;
 mod device_blocks;
 mod ends;
 mod errors;

@@ -1,6 +1,6 @@
 //! `mkfs -O journal_dev`: an external journal in place of a file system.
 
-use super::{Args, confirmed, device_size, remote, without_name};
+use super::{Args, confirmed, device_size, no_file, without_name};
 use crate::failure::{Failure, Result, complain, say};
 use crate::show;
 use crate::target::Place;
@@ -22,7 +22,7 @@ pub(super) fn make(
     if args.dry_run {
         return planned(device_size(place, options)?);
     }
-    let is_new = !place.is_remote() && !place.path.exists();
+    let is_new = place.is_file() && !place.path.exists();
     let device = open(args, place, options.size)?;
     let plan = planned(device.size()).and_then(|plan| {
         for warning in plan.warnings() {
@@ -46,7 +46,7 @@ fn open(
     place: &Place,
     size: Option<u64>,
 ) -> std::result::Result<Arc<dyn BlockDevice>, String> {
-    if let Some(device) = remote(place, false)? {
+    if let Some(device) = no_file(place, false)? {
         return Ok(device);
     }
     let mut how = place.options(FileOptions::new().direct(args.direct));

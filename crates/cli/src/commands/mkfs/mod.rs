@@ -191,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let builder = builder(args, &place, options).map_err(at)?;
     let progress = || Progress::new("mkfs", show::path(&args.image), args.quiet);
     if args.dry_run {
-        let plan = match remote(&place, true).map_err(at)? {
+        let plan = match no_file(&place, true).map_err(at)? {
             Some(device) => builder.plan_device(&*device),
             None => builder.plan(&place.path, &progress()),
         };
@@ -203,7 +203,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(error) => failed(&place, &error).map_err(at),
         };
     }
-    let draft = match remote(&place, false).map_err(at)? {
+    let draft = match no_file(&place, false).map_err(at)? {
         Some(device) => builder.prepare_device(device),
         None => builder.prepare(&place.path, &progress()),
     };
@@ -236,7 +236,7 @@ fn builder<'a>(
     let clock = options.clock;
     // A device that is not a file has its size and offset already.
     let mut builder = ImageBuilder::new(options).direct(args.direct);
-    if !place.is_remote() {
+    if place.is_file() {
         builder = builder.offset(place.offset);
     }
     if let Some(part) = &place.part {
@@ -263,9 +263,9 @@ fn builder<'a>(
     Ok(builder)
 }
 
-/// The export of a server to make the file system on, if the argument names one.
-fn remote(place: &Place, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>, String> {
-    if !place.is_remote() {
+/// The export of a server, or the overlay, to make the file system on, if the argument names one.
+fn no_file(place: &Place, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>, String> {
+    if place.is_file() {
         return Ok(None);
     }
     let device = place.open(FileOptions::new().read_only(read_only));

@@ -12,6 +12,7 @@ use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::disk::{self, Disk};
 use crate::failure::{Failure, Result};
 use crate::log::{self, Level};
+use crate::overlay::{self, OverlaySpec};
 use crate::show;
 use crate::target::{ImageSpec, Place};
 use nextent::inodes::{Inodes, ROOT_INO};
@@ -192,9 +193,15 @@ struct OpenVolume {
 
 /// The image by its absolute path, and the bytes of the volume.
 fn image_and_place(args: &Args, options: &Options) -> Result<(ImageSpec, Place)> {
-    let image = match disk::is_address(args.image.path().as_os_str()) {
-        true => args.image.clone(),
-        false => {
+    let path = args.image.path();
+    let image = match OverlaySpec::parse(path.as_os_str()) {
+        Ok(spec) if overlay::is_overlay(path.as_os_str()) => {
+            let spec = spec.absolute();
+            let spec = spec.map_err(|error| failed(format!("{}: {error}", show::path(path))))?;
+            args.image.with_path(spec.text().into())
+        }
+        _ if disk::is_address(path.as_os_str()) => args.image.clone(),
+        _ => {
             let path = image_path(args.image.path())
                 .map_err(|error| failed(format!("{}: {error}", show::path(args.image.path()))))?;
             args.image.with_path(path)
@@ -203,7 +210,7 @@ fn image_and_place(args: &Args, options: &Options) -> Result<(ImageSpec, Place)>
     let place = image.resolve().map_err(|failure| failure.with_code(FAILED))?;
     let place = if image.is_part() { place } else { Place { offset: options.offset, ..place } };
     let (reconnect, timeout) = (options.reconnect, options.timeout);
-    if !place.is_remote() && (!reconnect.is_zero() || timeout.is_some()) {
+    if !overlay::has_server(place.path.as_os_str()) && (!reconnect.is_zero() || timeout.is_some()) {
         let text = "the mount options reconnect and timeout need an export of an NBD server";
         return Err(failed(text.to_owned()));
     }

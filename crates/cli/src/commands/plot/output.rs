@@ -47,7 +47,7 @@ impl<'a> Target<'a> {
         let Some(found) = old.as_ref() else {
             return Ok(Self { shown: path, path: path.to_owned(), old });
         };
-        let names = [Some(image.path().to_owned()), image.resolve().ok().map(|place| place.path)];
+        let names = [Some(image.host_file()), image.resolve().ok().map(|place| place.path)];
         if names.iter().flatten().any(|name| is_same(found, name)) {
             let text = format!("{} is the image, which a plot would overwrite", show::path(path));
             return Err(Failure::new(text));

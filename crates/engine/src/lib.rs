@@ -19,6 +19,7 @@ mod error;
 mod fs;
 mod inode;
 pub mod inodes;
+mod journal_change;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab_seams;
@@ -36,6 +37,7 @@ pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
 pub use cred::Cred;
 pub use error::{Cause, Error, Result, Truncated};
 pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};
+pub use journal_change::{add_journal, remove_journal};
 pub use mmp::clear_mmp;
 pub use nextent_device as device;
 pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};

@@ -9,11 +9,11 @@ use std::path::Path;
 use common::{Image, KINDS, VolumeFs, close};
 use nextent::inodes::Inodes;
 use nextent::{Error, OpenOptions};
-use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_ondisk::superblock::SUPER_SIZE;
-use nextent_ondisk::{RoCompat, Superblock};
+use nextent_ondisk::{Compat, RoCompat, Superblock};
 use nextent_sync::{Arc, thread};
-use nextent_testkit::{Access, KernelMount, PosixFs, Skip, e2fs, need};
+use nextent_testkit::{Access, Explorer, KernelMount, PosixFs, Skip, e2fs, need};
 
 /// `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL`.
 const GET: libc::c_ulong = 0x8100_9431;
@@ -210,4 +210,55 @@ fn changes_of_other_structures_are_refused() {
     close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
+}
+
+/// Repairs an image as at boot, and returns whether it then has a journal and the file.
+fn repaired(device: &MemoryDevice) -> Result<bool, String> {
+    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    device.save(file.path()).map_err(|error| error.to_string())?;
+    let path = file.path().to_str().unwrap();
+    let output = e2fs::run("e2fsck", ["-f", "-y", path]).map_err(|skip| format!("{skip:?}"))?;
+    // A torn superblock is the one repair that a person must order, by a backup.
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.code() > Some(1) {
+        return Err(text);
+    }
+    let report = e2fs::e2fsck(file.path()).map_err(|skip| format!("{skip:?}"))?;
+    if !report.is_clean() {
+        return Err(format!("{text}{}", report.text));
+    }
+    let device = Arc::new(MemoryDevice::load(file.path()).map_err(|error| error.to_string())?);
+    let volume = Inodes::open(device, &OpenOptions::new()).map_err(|error| error.to_string())?;
+    let kept = VolumeFs(&volume).read("/kept", 0, 4);
+    let kept = kept.map_err(|error| format!("{error:?}"))?;
+    let journal = volume.superblock().features().has(Compat::HAS_JOURNAL);
+    close(&volume);
+    if kept == b"text" { Ok(journal) } else { Err("the file is damaged".into()) }
+}
+
+/// After each crash the volume has its files, and a whole journal or none.
+#[test]
+fn journals_are_added_and_removed_across_crashes() {
+    for args in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext3", "-b", "1024"]] {
+        let image = need!(Image::make(16 << 20, args));
+        let volume = image.open();
+        VolumeFs(&volume).create("/kept", 0o644).unwrap();
+        VolumeFs(&volume).write("/kept", 0, b"text").unwrap();
+        close(&volume);
+        drop(volume);
+        let base = MemoryDevice::load(&image.path()).unwrap();
+        let device = Arc::new(RecordingDevice::new(base));
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        nextent::remove_journal(&shared).unwrap();
+        let removed = device.events();
+        assert_eq!(nextent::add_journal(&shared, None).unwrap(), 1024);
+        for (cut, journal) in [(removed, false), (device.events(), true)] {
+            assert_eq!(repaired(&device.image_at(cut)), Ok(journal));
+        }
+        assert!(matches!(nextent::add_journal(&shared, None), Err(Error::Exists)));
+        let explorer = Explorer { most: 40, subsets: 1, ..Explorer::default() };
+        let report =
+            explorer.explore(&device.recording(), |device, _| repaired(&device).map(|_| ()));
+        report.assert_none_failed();
+    }
 }

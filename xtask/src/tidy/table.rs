@@ -71,6 +71,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("mkfs", 9),
             ("check", 10),
             ("fs", 10),
+            ("journal_change", 10),
             ("inodes", 11),
             ("lab_seams", 12),
         ],

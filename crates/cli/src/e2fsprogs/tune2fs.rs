@@ -9,12 +9,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 const USAGE: &str = "Usage: tune2fs [-c max_mounts_count] [-e errors_behavior] [-f] [-g group]\n\
-    \t[-i interval[d|m|w]] [-l] [-m reserved_blocks_percent]\n\
-    \t[-o [^]mount_options[,...]] [-r reserved_blocks_count] [-u user]\n\
-    \t[-C mount_count] [-L volume_label] [-M last_mounted_dir]\n\
+    \t[-i interval[d|m|w]] [-j] [-J journal_options] [-l]\n\
+    \t[-m reserved_blocks_percent] [-o [^]mount_options[,...]]\n\
+    \t[-r reserved_blocks_count] [-u user] [-C mount_count]\n\
+    \t[-L volume_label] [-M last_mounted_dir]\n\
     \t[-O [^]feature[,...]] [-E extended-option[,...]]\n\
     \t[-T last_check_time] [-U UUID] device\n\
-    Not supported: -I -j -J -Q -z. `nextent tune --help` describes the others.";
+    Not supported: -I -Q -z. `nextent tune --help` describes the others.";
 
 const EXTENDED: &str = "\nBad options specified.\n\n\
     Extended options are separated by commas, and may take an argument which\n\
@@ -31,10 +32,8 @@ const EXTENDED: &str = "\nBad options specified.\n\n\
     \t^test_fs\n";
 
 /// Letters that cannot be honoured, and what to do instead.
-const REFUSED: [(char, &str); 5] = [
+const REFUSED: [(char, &str); 3] = [
     ('I', "make the file system with mke2fs -I"),
-    ('j', "make the file system with mke2fs -j"),
-    ('J', "make the file system with mke2fs -J"),
     ('Q', "make the file system with mke2fs -O quota of e2fsprogs"),
     ('z', "undo files are not supported; copy the image before"),
 ];

@@ -146,11 +146,11 @@ fn what_tune2fs_refuses_is_refused_alike() {
         assert_eq!(said.err.contains("Usage:"), expected.err.contains("Usage:"), "{line}");
     }
     for (line, text) in [
-        ("-j", "-j is not supported: make the file system with mke2fs"),
+        ("-j", "The filesystem already has a journal."),
+        ("-J device=/dev/x", "The filesystem already has a journal."),
         ("-I 512", "-I is not supported"),
         ("-Q usrquota", "-Q is not supported"),
         ("-z undo -L x", "-z is not supported"),
-        ("-O ^has_journal", "-O ^has_journal is not supported: "),
         ("-O ^metadata_csum", "-O ^metadata_csum is not supported: make"),
         ("-O quota", "-O quota is not supported: make"),
         ("-U random", "add -O metadata_csum_seed"),
@@ -222,6 +222,8 @@ fn a_journal_is_replayed_before_a_change() {
     let said = called("tune2fs", &["-O", "verity", waits.to_str().unwrap()]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
     e2fs::assert_clean(&waits);
+    let without = dir.path().join("without");
+    std::fs::copy(&waits, &without).unwrap();
     let text = need!(e2fs::debugfs(&waits, false, &["features", "cat /file"]));
     assert!(text.contains("verity") && text.contains("text"), "{text}");
     let mount = need!(KernelMount::new(&waits, Access::ReadWrite));
@@ -274,4 +276,75 @@ fn our_command_has_the_same_options() {
         assert!(err.contains(text), "{args:?}: {err}");
     }
     e2fs::assert_clean(&dir.path().join("image"));
+}
+
+/// Calls tune2fs, and checks the volume with e2fsck and with a mount of the kernel.
+#[track_caller]
+fn tuned(path: &Path, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').chain([path.to_str().unwrap()]).collect();
+    let said = called("tune2fs", &words);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{line}: {said:?}");
+    e2fs::assert_clean(path);
+    if let Ok(mount) = KernelMount::new(path, Access::ReadWrite) {
+        assert_eq!(std::fs::read(mount.path().join("kept")).unwrap(), b"text", "{line}");
+        std::fs::write(mount.path().join(format!("after {line}")), vec![1; 100_000]).unwrap();
+        mount.unmount();
+        e2fs::assert_clean(path);
+    }
+    said.out
+}
+
+#[test]
+fn journals_are_removed_and_added() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, theirs) = (dir.path().join("image"), dir.path().join("theirs"));
+    let (image, their) = (path.to_str().unwrap(), theirs.to_str().unwrap());
+    let kept = dir.path().join("text");
+    std::fs::write(&kept, "text").unwrap();
+    for kind in
+        ["-t ext4 -b 1024", "-t ext3 -b 1024", "-t ext4 -b 4096 -O ^metadata_csum,uninit_bg"]
+    {
+        let words: Vec<&str> = kind.split(' ').collect();
+        need!(e2fs::mke2fs(&path, 40 << 20, &words));
+        let write = format!("write {} kept", kept.display());
+        need!(e2fs::debugfs(&path, true, &[&write]));
+        std::fs::copy(&path, &theirs).unwrap();
+        let expected = need!(real(&["-O", "^has_journal", their]));
+        assert_eq!(expected.code, 0, "{expected:?}");
+        let said = called("tune2fs", &["-O", "^has_journal", image]);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{kind}: {said:?}");
+        // Backups have the counts of their last write.
+        let counts = |line: &String| !line.contains("Overhead") && !line.starts_with("Free ");
+        for backup in [false, true].into_iter().filter(|backup| !backup || kind.contains("1024")) {
+            let [ours, theirs] = [image, their].map(|image| dump(image, backup));
+            let kept = |lines: Vec<String>| lines.into_iter().filter(counts).collect::<Vec<_>>();
+            assert_eq!(kept(ours), kept(theirs), "{kind}, {backup}");
+        }
+        tuned(&path, "-L none");
+        let out = tuned(&path, "-j -m 1");
+        assert!(out.contains("Creating journal inode: done\n"), "{out}");
+        assert!(dump(image, false).iter().any(|line| line.contains(" has_journal ")), "{kind}");
+        tuned(&path, "-O ^has_journal");
+        let out = tuned(&path, "-J size=4");
+        assert!(out.contains("Creating journal inode: done\n"), "{out}");
+        let size = need!(e2fs::debugfs(&path, false, &["stat <8>"]));
+        assert!(size.contains("Size: 4194304"), "{size}");
+        tuned(&path, "-O ^has_journal");
+        tuned(&path, "-O has_journal");
+    }
+    tuned(&path, "-O ^has_journal");
+    let before = std::fs::read(&path).unwrap();
+    for (option, text) in [
+        ("size=100", "too large for the volume"),
+        ("size=1", "it must have from 1024"),
+        ("size=4,location=9", "location are not supported"),
+        ("device=/dev/x", "another device"),
+    ] {
+        let said = called("tune2fs", &["-J", option, image]);
+        assert!(said.code == 1 && said.err.contains(text), "{option}: {said:?}");
+    }
+    assert!(before == std::fs::read(&path).unwrap(), "a refused change wrote something");
+    need!(e2fs::mke2fs(&path, 16 << 20, &["-t", "ext4", "-O", "orphan_file"]));
+    let said = called("tune2fs", &["-O", "^has_journal", image]);
+    assert!(said.code == 1 && said.err.contains("orphan_file, which needs"), "{said:?}");
 }

@@ -42,6 +42,25 @@ pub(super) fn check_blocks(log: u64) -> Result<(), MkfsError> {
     )))
 }
 
+/// Blocks of a journal of `size` bytes, or of the usual size, on a volume of so many blocks of
+/// `1 << block_bits` bytes.
+///
+/// # Errors
+///
+/// A volume that is too small for a journal, or a size out of range.
+pub fn journal_blocks(volume: u64, block_bits: u32, size: Option<u64>) -> Result<u64, MkfsError> {
+    let small = || MkfsError::TooSmall("the volume is too small for a journal".into());
+    let default = default_blocks(volume).ok_or_else(small)?;
+    let Some(bytes) = size else { return Ok(default) };
+    let blocks = bytes.checked_shr(block_bits).unwrap_or(0);
+    check_blocks(blocks)?;
+    if blocks > volume / 2 {
+        let text = format!("a journal of {blocks} blocks is too large for the volume");
+        return Err(MkfsError::TooSmall(text));
+    }
+    Ok(blocks)
+}
+
 /// Blocks of the log, and of the fast-commit area behind it.
 #[derive(Clone, Copy)]
 struct Size {

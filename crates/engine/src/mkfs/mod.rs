@@ -45,6 +45,7 @@ mod write;
 pub use error::MkfsError;
 pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
 pub use fit::{Fit, Free, MEASURED_BLOCKS, Needs};
+pub use journal::journal_blocks;
 pub use journal_device::{JournalPlan, is_journal};
 pub use options::{
     CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, NameHash, OnError, Owner,

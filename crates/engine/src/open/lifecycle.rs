@@ -182,7 +182,7 @@ pub(super) fn geometry_of(sb: &Superblock, bytes: u64) -> Result<Geometry> {
 ///
 /// The journal holds no copy of it at this point. If one sector can hold all changes only that
 /// sector is written, so that a power cut leaves either the old superblock or the new one.
-pub(super) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Result<()> {
+pub(crate) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Result<()> {
     let alike = sb.seal_like(&read_super(device)?);
     if !alike {
         sb.seal();

@@ -26,7 +26,7 @@ mod replay;
 mod staged;
 mod supported;
 
-pub(crate) use lifecycle::read_super;
+pub(crate) use lifecycle::{read_super, write_super};
 pub use options::OpenOptions;
 pub use replacements::Replacements;
 pub(crate) use replay::fast_commits;

@@ -98,7 +98,7 @@ impl Inodes {
     }
 
     /// Changes all copies, each in a transaction of its own if need be.
-    pub(super) fn change_copies(&self, change: &dyn Fn(&mut Superblock)) -> Result<()> {
+    pub(crate) fn change_copies(&self, change: &dyn Fn(&mut Superblock)) -> Result<()> {
         let fs = &self.fs;
         let _turn = self.label.lock();
         let h = fs.start(1)?;

@@ -152,7 +152,7 @@ pub(crate) const ON_ERROR: &[&str] = &["continue", "remount-ro", "panic"];
 pub(crate) const CREATORS: &[&str] = &["linux", "hurd", "masix", "freebsd", "lites"];
 
 /// Parses `-J`. Sizes without a suffix are in MiB, the fast-commit area's in KiB.
-pub(super) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> Result<(), String> {
+pub(crate) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> Result<(), String> {
     for (key, value) in pairs(text) {
         match key {
             "size" => journal.size = Some(bytes(key, value, 1 << 20)?),

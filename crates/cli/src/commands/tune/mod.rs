@@ -6,6 +6,7 @@
 mod changes;
 mod extended;
 mod features;
+mod journal;
 
 use crate::e2fsprogs::{self, mount_options};
 use crate::failure::{Context, Failure, Result, say};
@@ -42,13 +43,14 @@ Features of -O:
 
   dir_index, fast_commit, filetype, metadata_csum_seed, large_file, huge_file, dir_nlink and
   extra_isize are set, and with ^ cleared; stable_inodes, extent, flex_bg, large_dir, encrypt,
-  ea_inode and verity are only set. After a change of filetype, and after large_file or huge_file
-  is cleared, e2fsck -f must complete the change. Others are refused, unless the volume is already
-  as asked for.
+  ea_inode and verity are only set. has_journal is the same as -j; ^has_journal removes the journal
+  after a replay, unless the volume has orphan_file. After a change of filetype, and after
+  large_file or huge_file is cleared, e2fsck -f must complete the change. Others are refused, unless
+  the volume is already as asked for.
 
 A UUID (-U) changes only if no checksum depends on it: with metadata_csum, set metadata_csum_seed
-in the same call. Options that rewrite other structures (-I, -j, -J, -Q) are refused. An image in
-use is refused. Times (-T) are in UTC: YYYYMMDD[HH[MM[SS]]] or now.";
+in the same call. Options that rewrite other structures (-I, -Q) are refused. An image in use is
+refused. Times (-T) are in UTC: YYYYMMDD[HH[MM[SS]]] or now.";
 
 /// tune2fs's options; tune2fs(8) describes them.
 #[derive(Debug, Parser)]
@@ -79,6 +81,12 @@ pub(crate) struct Args {
     /// Time between two checks: a number of days, or with d, w or m; 0 for none
     #[arg(short = 'i', value_name = "INTERVAL", allow_hyphen_values = true)]
     interval: Option<String>,
+    /// Add a journal
+    #[arg(short = 'j')]
+    journal: bool,
+    /// Add a journal with these options, separated by commas: size=MIB
+    #[arg(short = 'J', value_name = "KEY=VALUE,...")]
+    journal_options: Vec<String>,
     /// Show the superblock, after the changes
     #[arg(short = 'l')]
     list: bool,
@@ -141,6 +149,8 @@ struct Plan {
     needs_check: bool,
     clear_mmp: bool,
     list: bool,
+    /// Add a journal of a size, or remove the journal.
+    journal: Option<journal::Change>,
 }
 
 /// `nextent tune`.
@@ -165,7 +175,7 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
     let mut plan = Plan { list: args.list, ..Plan::default() };
     plan.add(args, sb)?;
     let writes = plan.writes(args);
-    if !writes && !plan.list && !plan.clear_mmp {
+    if !writes && !plan.list && !plan.clear_mmp && plan.journal.is_none() {
         return Err(Wrong::Value("nothing to change".into()));
     }
     if plan.clear_mmp {
@@ -177,6 +187,9 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
     }
     for line in &plan.said {
         print(line)?;
+    }
+    if let Some(change) = plan.journal {
+        journal::apply(change, &args.image)?;
     }
     if plan.needs_check {
         print("\nPlease run e2fsck -f on the filesystem.\n")?;
@@ -247,6 +260,12 @@ impl Plan {
         let dir = args.last_mounted.as_ref();
         self.changes.last_mounted = dir.map(|dir| dir.as_bytes().to_vec());
         self.add_lists(args, sb)?;
+        if args.journal || !args.journal_options.is_empty() {
+            self.journal = Some(journal::asked(&args.journal_options, sb)?);
+        }
+        if let Some(change) = self.journal {
+            journal::check(change, sb)?;
+        }
         if let Some(text) = &args.uuid {
             self.changes.uuid = Some(changes::uuid(text, sb, self.changes.set)?);
         }
@@ -311,11 +330,8 @@ impl Plan {
             let asked = features::edit(list, sb, &mut self.changes)?;
             self.needs_check |= asked.needs_check;
             if let Some(on) = asked.journal {
-                let sign = if on { "" } else { "^" };
-                let text = format!(
-                    "-O {sign}has_journal is not supported: make the file system with mkfs -O"
-                );
-                return Err(Wrong::Plain(text));
+                self.journal =
+                    Some(if on { journal::Change::Add(None) } else { journal::Change::Remove });
             }
         }
         for word in args.extended.iter().flat_map(|list| list.split(',')) {

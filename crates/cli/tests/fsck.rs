@@ -1,6 +1,7 @@
 //! `fsck` as boot scripts, fsck(8) and users call it, compared with e2fsck.
 
 use nextent_testkit::{Access, KernelMount, e2fs, need};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -286,4 +287,43 @@ fn the_last_line_is_that_of_e2fsck() {
             report.text.lines().find(|line| line.contains("contiguous")).unwrap().to_owned();
         assert_eq!(last(&image.fsck(&["-f", "-n"]).1), theirs, "{family}");
     }
+}
+
+/// Where the sequence number of multiple mount protection is, in an image without checksums.
+fn sequence_at(path: &Path) -> Result<u64, nextent_testkit::Skip> {
+    let text = e2fs::dumpe2fs(path, true)?;
+    let block = text.lines().find_map(|line| line.strip_prefix("MMP block number:")).unwrap();
+    Ok(block.trim().parse::<u64>().unwrap() * 1024 + 4)
+}
+
+#[test]
+fn a_volume_that_a_check_has_is_refused() {
+    let options = ["-t", "ext4", "-b", "1024", "-O", "mmp,^metadata_csum"];
+    let image = need!(Image::new(&options));
+    let at = need!(sequence_at(&image.path()));
+    for options in [&["-p"][..], &["-f", "-y"]] {
+        let (code, out, err) = image.fsck(options);
+        assert!(code == Some(0) && err.is_empty(), "{out}{err}");
+        e2fs::assert_clean(&image.path());
+    }
+    let clean = image.bytes();
+    // What a check leaves that was killed.
+    let file = std::fs::File::options().write(true).open(image.path()).unwrap();
+    file.write_all_at(&0xE24D_4D50u32.to_le_bytes(), at).unwrap();
+    drop(file);
+    let before = image.bytes();
+    for options in [&["-p"][..], &["-a"], &["-f", "-y"]] {
+        let (code, out, err) = image.fsck(options);
+        assert!(code == Some(8) && out.is_empty() && err.lines().count() == 1, "{out}{err}");
+        assert!(err.contains("clear_mmp") && err.contains("another node"), "{err}");
+    }
+    let (code, out, _) = image.fsck(&["-f", "-n"]);
+    assert!(code == Some(4) && out.contains("multi-mount protection"), "{out}");
+    assert!(before == image.bytes(), "a refused image was changed");
+    let path = image.path();
+    let clear = Command::new(NEXTENT).args(["tune", "-f", "-E", "clear_mmp"]).arg(path).output();
+    assert!(clear.unwrap().status.success());
+    assert_eq!(image.bytes()[at as usize..][..4], clean[at as usize..][..4]);
+    assert_eq!(image.fsck(&["-f", "-p"]).0, Some(0));
+    e2fs::assert_clean(&image.path());
 }

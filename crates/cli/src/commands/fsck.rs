@@ -1,7 +1,8 @@
 //! `fsck`, with the exit codes of fsck(8).
 //!
 //! `-p`, `-a` and `-y` replay the journal, finish orphans, check, and print one line. Other repairs
-//! are not implemented: remaining errors give exit code 4.
+//! are not implemented: remaining errors give exit code 4. They claim a volume with multiple mount
+//! protection first. Without them nothing is written, also not to the block of that protection.
 
 use crate::disk::Disk;
 use crate::failure::{Failure, Result, say};
@@ -11,7 +12,8 @@ use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent::OpenOptions;
 use nextent::check::{
-    At, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check_with, is_journal, peek,
+    At, CheckClaim, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check_with,
+    is_journal, peek,
 };
 use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
@@ -159,24 +161,37 @@ fn judge(args: &Args) -> Result<ExitCode> {
     let named = |error: nextent::Error| {
         fail(format!("{name}: cannot be checked: {}", args.image().explain(&error)))
     };
-    let state = peek(&*device(args)?, &args.options()).map_err(named)?;
-    let recovered = match args.repairs() && state.waits && args.superblock.is_none() {
-        true => recover(args)?,
+    let mut state = peek(&*device(args)?, &args.options()).map_err(named)?;
+    let repairs = args.repairs() && args.superblock.is_none();
+    let claimed = if repairs && state.multi_mount { claim(args)? } else { None };
+    if let Some(claimed) = &claimed {
+        // Another node may have changed the volume before the claim.
+        state = peek(&*claimed.device, &args.options()).map_err(named)?;
+    }
+    let recovered = match repairs && state.waits {
+        true => recover(args, claimed.as_ref())?,
         false => None,
     };
-    let device = device(args)?;
+    let device = match &claimed {
+        Some(claimed) => Arc::clone(&claimed.device),
+        None => device(args)?,
+    };
     if !args.force && !args.json && args.superblock.is_none() {
         let state = peek(&*device, &args.options()).map_err(named)?;
         if state.clean {
             say!("{name}: {}clean, {}", words(recovered.as_deref()), counts(&state));
+            end(args, claimed)?;
             return Ok(ExitCode::SUCCESS);
         }
     }
     let journal = args.journal(&state)?;
     let journal = journal.as_ref().map(|device| device as &dyn BlockDevice);
-    let report = check_with(device, journal, &args.options(), &|progress| bar.show(progress));
+    let mut options = args.options();
+    options.claimed = claimed.is_some();
+    let report = check_with(device, journal, &options, &|progress| bar.show(progress));
     bar.end();
     let report = report.map_err(named)?;
+    end(args, claimed)?;
     let code = code(&report);
     if args.json {
         say!("{:#}", describe(&name, &report));
@@ -194,18 +209,55 @@ fn device(args: &Args) -> Result<Arc<dyn BlockDevice>> {
     Ok(Arc::new(device))
 }
 
+/// A volume with multiple mount protection that no other node can open for writing.
+struct Claimed {
+    device: Arc<dyn BlockDevice>,
+    claim: CheckClaim,
+}
+
+/// Claims a volume with multiple mount protection; `None` on a read-only disk.
+fn claim(args: &Args) -> Result<Option<Claimed>> {
+    let Some(device) = writable(args)? else { return Ok(None) };
+    match nextent::check::claim(&device) {
+        Ok(Some(claim)) => Ok(Some(Claimed { device, claim })),
+        Ok(None) => Ok(None),
+        Err(error) => {
+            let image = args.image();
+            Err(fail(format!("{}: {}", show::path(&image), image.explain(&error))))
+        }
+    }
+}
+
+/// Gives a claimed volume back.
+fn end(args: &Args, claimed: Option<Claimed>) -> Result<()> {
+    let Some(Claimed { claim, .. }) = claimed else { return Ok(()) };
+    claim.end().map_err(|error| fail(format!("{}: {error}", show::path(args.image()))))
+}
+
+/// Opens the image for writing; `None` on a read-only disk, which is checked as it would be after
+/// the replay.
+fn writable(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>> {
+    match args.image().resolve()?.open(FileOptions::new()) {
+        Ok(device) if device.is_read_only() => Ok(None),
+        Ok(device) => Ok(Some(Arc::new(device))),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(fail(error)),
+    }
+}
+
 /// Replays the journal and finishes orphans; a text about it. `None` where that is impossible, so
 /// that it is left to the next mount.
-fn recover(args: &Args) -> Result<Option<String>> {
-    let device = match args.image().resolve()?.open(FileOptions::new()) {
-        Ok(device) => device,
-        // A read-only disk is checked as it would be after the replay.
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
-        Err(error) => return Err(fail(error)),
+fn recover(args: &Args, claimed: Option<&Claimed>) -> Result<Option<String>> {
+    let (device, options) = match claimed {
+        Some(Claimed { device, claim }) => {
+            (Arc::clone(device), OpenOptions::default().claimed(claim))
+        }
+        None => match writable(args)? {
+            Some(device) => (device, OpenOptions::default()),
+            None => return Ok(None),
+        },
     };
-    let Ok(volume) = Inodes::open(Arc::new(device), &OpenOptions::default()) else {
-        return Ok(None);
-    };
+    let Ok(volume) = Inodes::open(device, &options) else { return Ok(None) };
     if volume.is_read_only() {
         return Ok(None);
     }

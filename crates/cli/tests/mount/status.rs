@@ -1,6 +1,6 @@
 //! `nextent status`: counts of a mount, its socket, and the users that it answers.
 
-use crate::support::{Mount, mkfs, run, take_all, text, wait_until};
+use crate::support::{Mount, mkfs, remount, run, take_all, text, wait_until};
 use nextent_testkit::{Skip, e2fs, need};
 use serde_json::Value;
 use std::fs::File;
@@ -192,4 +192,29 @@ fn a_directory_that_is_no_mount_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(text(point)) && said.lines().count() == 1, "{said}");
     }
+}
+
+#[test]
+fn status_shows_the_claim_of_multiple_mount_protection() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    let made = run(&["mkfs", "-q", "-O", "mmp", text(&image), "16m"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mount = need!(reporting(&image, ""));
+    let claim = &status(mount.path())["multi_mount"];
+    assert!(claim["device"].as_str().unwrap().starts_with("nextent-"), "{claim}");
+    assert!(claim["sequence"].as_u64().unwrap() > 0 && claim["interval_seconds"] == 5, "{claim}");
+    assert!(claim["updated"].as_u64().unwrap() > 0 && claim["node"].is_string(), "{claim}");
+    let of = |arguments: &[&str]| {
+        let output = run(&[&["status"], arguments, &[text(mount.path())]].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = of(&[]);
+    assert!(shown.contains("mmp       node ") && shown.contains(", every 5 s"), "{shown}");
+    let metrics = of(&["--prometheus"]);
+    assert!(metrics.contains("nextent_mmp_sequence{mountpoint="), "{metrics}");
+    remount(&mount, "ro").unwrap();
+    assert!(status(mount.path())["multi_mount"].is_null());
+    mount.unmount();
+    e2fs::assert_clean(&image);
 }

@@ -77,6 +77,7 @@ fn mmp(image: &Image) -> Option<BlockNo> {
     }
     let bytes = image.block(0, block)?;
     match MmpBlock::read(&image.geo, &bytes) {
+        Ok(mmp) if mmp.sequence.get() == SEQ_FSCK && image.claimed => {}
         Ok(mmp) if mmp.sequence.get() == SEQ_FSCK => {
             let text = "a check that repairs has the volume, by its multi-mount protection";
             image.push(Problem::error(0, "mmp", text).at_block(block));

@@ -16,6 +16,8 @@ pub(super) struct Image {
     /// The log was not empty: totals in the superblock may be old, and orphans are expected.
     pub(super) unclean: bool,
     pub(super) workers: usize,
+    /// The caller has claimed the volume for a check.
+    pub(super) claimed: bool,
 }
 
 /// The most bytes read at once.

@@ -47,6 +47,7 @@ mod survey;
 mod tree;
 mod walk;
 
+pub use crate::mmp::CheckClaim;
 pub use block_usage::{BlockUsage, BlockUse, FileLayout, UseCounts, block_usage};
 pub use external::is_journal;
 pub use overview::Overview;
@@ -70,6 +71,8 @@ pub struct CheckOptions {
     pub workers: usize,
     /// The backup superblock to use instead of the first.
     pub superblock: Option<At>,
+    /// The caller has the volume by a [`CheckClaim`], which is then no problem.
+    pub claimed: bool,
 }
 
 /// The location of a backup of the superblock.
@@ -83,7 +86,7 @@ pub struct At {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { limit: 1000, workers: 0, superblock: None }
+        Self { limit: 1000, workers: 0, superblock: None, claimed: false }
     }
 }
 
@@ -106,10 +109,24 @@ pub struct Peek {
     pub clean: bool,
     /// The UUID of the journal, if it lies on another device.
     pub external_journal: Option<[u8; 16]>,
+    /// The volume has multiple mount protection: see [`claim`].
+    pub multi_mount: bool,
     /// The journal holds changes, or there are orphans: opening the volume for writing recovers it.
     pub waits: bool,
     /// Files and blocks by the superblock's counts.
     pub totals: Totals,
+}
+
+/// Claims the volume on `device` for a check that changes it, if it has multiple mount protection.
+/// Waits up to about two minutes if another node may have it. Open the volume with
+/// [`OpenOptions::claimed`](crate::OpenOptions::claimed) then.
+///
+/// # Errors
+///
+/// [`Error::OtherNode`](crate::Error::OtherNode) if another node or another check has the volume;
+/// otherwise as [`check`].
+pub fn claim(device: &Arc<dyn BlockDevice>) -> Result<Option<CheckClaim>> {
+    open::claim(device)
 }
 
 /// Reads the superblock of the volume on `device`.

@@ -14,6 +14,7 @@ use super::image::Image;
 use super::report::{Findings, Problem, Totals};
 use super::{At, CheckOptions, Peek, backups, descriptors, external as journal_device, walk};
 use crate::error::{Cause, Error, Result, Truncated};
+use crate::mmp::CheckClaim;
 use crate::open;
 
 /// Features whose structures this crate does not know.
@@ -64,7 +65,8 @@ pub(super) fn bare(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Resu
         workers => workers,
     };
     let unclean = sb.state.get() & state::VALID == 0;
-    Ok(Image { device, sb, geo, found, unclean, workers })
+    let claimed = options.claimed;
+    Ok(Image { device, sb, geo, found, unclean, workers, claimed })
 }
 
 /// The state by the superblock alone; see [`Peek`].
@@ -87,7 +89,14 @@ pub(super) fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<P
     };
     let outside = features.has(Compat::HAS_JOURNAL) && sb.journal_inum.get() == 0;
     let external_journal = outside.then_some(sb.journal_uuid);
-    Ok(Peek { clean: sound && good && !waits, external_journal, waits, totals })
+    let multi_mount = features.has(Incompat::MMP);
+    Ok(Peek { clean: sound && good && !waits, external_journal, multi_mount, waits, totals })
+}
+
+/// The claim of a check; see [`super::claim`].
+pub(super) fn claim(device: &Arc<dyn BlockDevice>) -> Result<Option<CheckClaim>> {
+    let (sb, geometry) = superblock(&**device, &CheckOptions::default(), &Findings::new(0))?;
+    CheckClaim::take(device, &Arc::new(geometry), &sb)
 }
 
 /// The superblock that the caller chose, else the first valid one: if the superblock at the start

@@ -33,7 +33,7 @@ impl Overview {
     ///
     /// No superblock, an unknown feature, a device that fails.
     pub fn read(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Self> {
-        let options = CheckOptions { limit: 1, workers: 1, superblock: options.superblock };
+        let options = CheckOptions { limit: 1, workers: 1, ..*options };
         open::bare(device, &options).map(Self)
     }
 

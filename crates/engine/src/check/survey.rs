@@ -87,7 +87,7 @@ struct Part {
 ///
 /// No superblock, an unknown feature, a device that fails.
 pub fn survey(device: Arc<dyn BlockDevice>, workers: usize) -> Result<Survey> {
-    open::bare(device, &CheckOptions { limit: 1, workers, superblock: None })
+    open::bare(device, &CheckOptions { limit: 1, workers, ..CheckOptions::default() })
         .map(|image| of(&image))
 }
 

@@ -70,7 +70,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
         None => device,
     };
     let mut found = examine(&device, options).map_err(|error| name_copy(&*device, error))?;
-    let claim = match found.read_only.is_none() && !options.bypass_journal {
+    let claim = match found.read_only.is_none() && !options.bypass_journal && !options.claimed {
         true => Claim::take(&found.device, &found.geometry, &found.sb)?,
         false => None,
     };

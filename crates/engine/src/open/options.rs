@@ -5,6 +5,7 @@ use nextent_sync::Duration;
 
 use super::Replacements;
 use crate::error::Error;
+use crate::mmp::CheckClaim;
 use crate::observer::DamageObserver;
 use crate::policy::ErrorPolicy;
 
@@ -29,6 +30,8 @@ pub struct OpenOptions {
     pub(super) discard: bool,
     pub(super) superblock: Option<u64>,
     pub(super) cache_bytes: Option<u64>,
+    /// The caller has claimed the volume.
+    pub(super) claimed: bool,
     /// Of no size without the feature `lab`.
     pub(super) replacements: Replacements,
 }
@@ -49,6 +52,13 @@ impl OpenOptions {
     /// What the volume shows then may be inconsistent.
     pub fn no_recovery(mut self, yes: bool) -> Self {
         self.no_recovery = yes;
+        self
+    }
+
+    /// The caller has claimed the volume, so the open takes no claim of multiple mount protection.
+    /// The claim must outlive the open volume.
+    pub fn claimed(mut self, _by: &CheckClaim) -> Self {
+        self.claimed = true;
         self
     }
 
@@ -151,6 +161,7 @@ impl Default for OpenOptions {
             discard: false,
             superblock: None,
             cache_bytes: None,
+            claimed: false,
             replacements: Replacements::default(),
         }
     }

@@ -8,6 +8,7 @@ use nextent_sync::{Arc, LockClass, Mutex, thread};
 
 use crate::error::{Error, Result};
 use crate::inode::{Fs, Shrink};
+use crate::mmp::{Heartbeat, MultiMount};
 use crate::recovered::Recovered;
 
 /// The inode of the root directory.
@@ -122,6 +123,13 @@ impl Inodes {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
         self.read_only.opened.as_deref().filter(|_| self.fs.is_read_only())
+    }
+
+    /// What this node last wrote to the block of multiple mount protection; none for a volume
+    /// without the feature, or one that is only read.
+    #[must_use]
+    pub fn multi_mount(&self) -> Option<MultiMount> {
+        self.fs.heartbeat.lock().as_ref().map(Heartbeat::state)
     }
 
     /// What opening the volume recovered.

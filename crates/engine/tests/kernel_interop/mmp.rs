@@ -1,6 +1,7 @@
 //! Volumes with multiple mount protection: one node at a time changes them.
 
 use crate::common::{Image, VolumeFs};
+use nextent::check::{CheckOptions, check_with, claim};
 use nextent::inodes::Inodes;
 use nextent::{Error, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
@@ -119,8 +120,13 @@ fn a_second_node_takes_over_after_a_crash() {
     let first = protected.open().unwrap();
     VolumeFs(&first).create("/first", 0o644).unwrap();
     first.sync().unwrap();
-    let said = refused(protected.open());
-    assert!(said.contains("device nextent-"), "{said}");
+    let device: Arc<dyn BlockDevice> = protected.device.clone();
+    thread::scope(|scope| {
+        let check = scope.spawn(|| claim(&device).map(drop).unwrap_err());
+        let said = refused(protected.open());
+        assert!(said.contains("device nextent-"), "{said}");
+        assert!(matches!(check.join().unwrap(), Error::OtherNode(_)));
+    });
     VolumeFs(&first).create("/again", 0o644).unwrap();
     first.sync().unwrap();
     drop(first);
@@ -192,6 +198,51 @@ fn changes_of_another_node_before_the_claim_are_seen() {
     protected.assert_clean();
     let shown = need!(e2fs::dumpe2fs(&protected.image.path(), true));
     assert!(shown.contains("Filesystem volume name:   other\n"), "{shown}");
+}
+
+/// A check has the volume until it gives it back: nodes and other checks are refused at once.
+#[test]
+fn a_check_claims_the_volume() {
+    let protected = need!(Protected::new("mmp"));
+    let device: Arc<dyn BlockDevice> = protected.device.clone();
+    let held = claim(&device).unwrap().unwrap();
+    assert_eq!(protected.block().sequence.get(), SEQ_FSCK);
+    assert!(refused(protected.open()).contains("clear_mmp"));
+    assert!(matches!(claim(&device), Err(Error::OtherNode(_))));
+    let options = OpenOptions::new().claimed(&held);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
+    VolumeFs(&volume).create("/file", 0o644).unwrap();
+    assert_eq!(volume.multi_mount(), None);
+    volume.close().unwrap();
+    assert_eq!(protected.block().sequence.get(), SEQ_FSCK);
+    let mut options = CheckOptions::default();
+    for claimed in [true, false] {
+        options.claimed = claimed;
+        let report = check_with(device.clone(), None, &options, &|_| ()).unwrap();
+        assert_eq!(report.is_clean(), claimed);
+    }
+    held.end().unwrap();
+    protected.assert_clean();
+    drop(claim(&device).unwrap());
+    protected.assert_clean();
+    let plain = Image::make(16 << 20, &["-t", "ext4"]).unwrap();
+    let plain: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::load(&plain.path()).unwrap());
+    assert!(claim(&plain).unwrap().is_none());
+}
+
+#[test]
+fn an_open_volume_shows_its_claim() {
+    let protected = need!(Protected::new("mmp"));
+    let volume = protected.open().unwrap();
+    let state = volume.multi_mount().unwrap();
+    let block = protected.block();
+    assert!(!state.node.is_empty() && state.device.starts_with("nextent-"), "{state:?}");
+    assert!(state.sequence <= block.sequence.get() && state.updated <= block.time.get());
+    assert_eq!(state.interval, 1);
+    volume.make_read_only().unwrap();
+    assert_eq!(volume.multi_mount(), None);
+    volume.close().unwrap();
+    protected.assert_clean();
 }
 
 #[test]

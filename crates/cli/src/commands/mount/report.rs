@@ -61,6 +61,13 @@ impl Reporter {
                 "inodes": volume.geometry().inodes_count,
                 "free_inodes": sb.free_inodes_count.get(),
             },
+            "multi_mount": volume.multi_mount().map(|state| json!({
+                "node": state.node,
+                "device": state.device,
+                "sequence": state.sequence,
+                "updated": state.updated,
+                "interval_seconds": state.interval,
+            })),
             "errors": { "recorded": sb.error_count.get(), "journal": journal.error },
             "journal": {
                 "commits": journal.commits,

@@ -46,8 +46,26 @@ pub(super) fn format(status: &Value) -> String {
     head(&mut out, "journal_stopped", "gauge", "Whether the journal has stopped after an error.");
     let stopped = status.pointer("/errors/journal").is_some_and(Value::is_string);
     put(&mut out, "journal_stopped", &label, f64::from(u8::from(stopped)));
+    multi_mount(&mut out, &status["multi_mount"], &label);
     operations(&mut out, status, &label);
     out
+}
+
+/// The heartbeat of a volume with multiple mount protection.
+fn multi_mount(out: &mut String, state: &Value, label: &str) {
+    if !state.is_object() {
+        return;
+    }
+    let name = |key: &str| escaped(state[key].as_str().unwrap_or_default());
+    let label = format!("{label},node=\"{}\",device=\"{}\"", name("node"), name("device"));
+    for (metric, kind, help, key) in [
+        ("mmp_sequence", "gauge", "The number of the last heartbeat.", "sequence"),
+        ("mmp_updated_seconds", "gauge", "Time of the last heartbeat since 1970.", "updated"),
+        ("mmp_interval_seconds", "gauge", "Time between heartbeats.", "interval_seconds"),
+    ] {
+        head(out, metric, kind, help);
+        put(out, metric, &label, number(&state[key]));
+    }
 }
 
 /// Counters and a histogram of the operations.

@@ -1,6 +1,7 @@
 //! The status of a mount as text for people.
 
 use crate::show;
+use nextent::DiskTime;
 use nextent_fuse::BOUNDS;
 use serde_json::Value;
 use std::fmt::Write;
@@ -17,6 +18,10 @@ pub(super) fn format(status: &Value) -> String {
     line("space", space(&status["space"]));
     line("errors", errors(&status["errors"]));
     line("journal", journal(&status["journal"]));
+    // Only of a volume with multiple mount protection that is mounted for writing.
+    if status["multi_mount"].is_object() {
+        line("mmp", multi_mount(&status["multi_mount"]));
+    }
     line("caches", caches(&status["caches"]));
     out + &operations(&status["operations"])
 }
@@ -68,6 +73,18 @@ fn journal(journal: &Value) -> String {
     }
     let used = share(number(&journal["log_used_blocks"]), number(&journal["log_blocks"]));
     format!("{text}; {used} of the log in use")
+}
+
+fn multi_mount(state: &Value) -> String {
+    let time = |seconds| show::calendar(DiskTime { seconds, nanos: 0 });
+    let updated = state["updated"].as_i64().map_or("?".to_owned(), time);
+    format!(
+        "node {}, device {}, sequence {}, updated {updated}, every {} s",
+        text(&state["node"]),
+        text(&state["device"]),
+        state["sequence"],
+        state["interval_seconds"]
+    )
 }
 
 fn caches(caches: &Value) -> String {

@@ -256,7 +256,7 @@ pub fn block_usage(
     workers: usize,
     most_cells: u64,
 ) -> Result<BlockUsage> {
-    let options = CheckOptions { limit: 1, workers, superblock: None };
+    let options = CheckOptions { limit: 1, workers, ..CheckOptions::default() };
     let (mut image, replayed) = match open::replayed(Arc::clone(&device), None, &options) {
         Ok(found) => found,
         // The journal lies on another device.

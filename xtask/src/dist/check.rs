@@ -92,19 +92,20 @@ fn runs(usr: &Path) -> Result<(), String> {
     if !list.contains("lost+found") {
         return Err(format!("an image without: {list}"));
     }
-    if has("fakeroot") && usr.join("lib/nextent/nextent").is_file() {
-        return sees_faked_owners(usr);
-    }
-    println!("not tried: the program under fakeroot");
-    Ok(())
+    sees_faked_owners(usr, "sbin/mkfs.nextent")
 }
 
-/// Runs the program below `usr` under fakeroot, and checks that the image has the faked owners.
-fn sees_faked_owners(usr: &Path) -> Result<(), String> {
+/// Runs the program below `usr` under fakeroot by the name `mkfs`, and checks that the image has
+/// the faked owners.
+pub(super) fn sees_faked_owners(usr: &Path, mkfs: &str) -> Result<(), String> {
+    if !has("fakeroot") || !usr.join("lib/nextent/nextent").is_file() {
+        println!("not tried: {mkfs} under fakeroot");
+        return Ok(());
+    }
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let usr = std::path::absolute(usr).map_err(|error| error.to_string())?;
     let line = format!(
-        "mkdir t && echo x > t/f && chown -R 7:8 t && {0}/sbin/mkfs.nextent -q -d t a.img 16m && \
+        "mkdir t && echo x > t/f && chown -R 7:8 t && {0}/{mkfs} -q -d t a.img 16m && \
          {0}/bin/nextent stat a.img:/f",
         usr.display()
     );
@@ -113,6 +114,6 @@ fn sees_faked_owners(usr: &Path) -> Result<(), String> {
     if said.contains("Uid: 7  Gid: 8") {
         Ok(())
     } else {
-        Err(format!("under fakeroot, a file of 7:8 became: {said}"))
+        Err(format!("{mkfs} under fakeroot: a file of 7:8 became: {said}"))
     }
 }

@@ -100,6 +100,7 @@ pub(super) fn runs(usr: &Path) -> Result<(), String> {
         run(&kind.replace("mkfs", "fsck").replace("mke2fs", "e2fsck"), &["-f", "-n", &image])?;
     }
     run("e2label", &[&image, "packed"])?;
+    run("tune2fs", &["-m", "0", "-O", "verity", &image])?;
     for (name, args) in [("dumpe2fs", ["-h"]), ("tune2fs", ["-l"])] {
         let said = run(name, &[&args[..], &[&image]].concat())?;
         if !said.contains("Filesystem volume name:   packed\n") {
@@ -109,7 +110,7 @@ pub(super) fn runs(usr: &Path) -> Result<(), String> {
     for name in ["fuse2fs", "fuse4fs"] {
         run(name, &["-V"])?;
     }
-    Ok(())
+    super::check::sees_faked_owners(usr, &format!("{DIR}/mkfs.ext4"))
 }
 
 #[cfg(test)]

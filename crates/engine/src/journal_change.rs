@@ -48,7 +48,7 @@ pub fn add_journal(device: &Arc<dyn BlockDevice>, size: Option<u64>) -> Result<u
     if before.features().has(Compat::HAS_JOURNAL) {
         return Err(Error::Exists);
     }
-    let bits = before.log_block_size.get() + 10;
+    let bits = before.check(u64::MAX)?.block_bits;
     let blocks = journal_blocks(before.blocks_count(), bits, size);
     let blocks = blocks.map_err(|error| Error::unsupported(error.to_string()))?;
     if before.free_blocks_count() < blocks + blocks / MAPPED + 2 {

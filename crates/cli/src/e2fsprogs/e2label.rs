@@ -1,9 +1,8 @@
 //! `e2label`: prints or changes the label.
 
 use super::{Call, misused, overview, spec, split, to_stderr};
-use crate::failure::{Context, Result};
-use crate::image::{Image, Purpose};
-use crate::show;
+use crate::commands::tune;
+use crate::failure::Result;
 use nextent_ondisk::superblock::MAX_LABEL;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -22,17 +21,13 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
             std::io::stdout().write_all(&line)?;
         }
         [image, label] => {
-            // For the message about what is no file system.
-            overview(image, None)?;
+            let volume = overview(image, None)?;
             let mut label = label.as_bytes();
             if label.len() > MAX_LABEL {
                 to_stderr("Warning: label too long, truncating.");
                 label = &label[..MAX_LABEL];
             }
-            let volume = Image::open(&spec(image)?, Purpose::Change)?;
-            let set = volume.volume.set_label(label);
-            set.context(|| format!("{}: label", show::path(image)))?;
-            volume.close()?;
+            tune::relabel(&spec(image)?, label, volume.superblock())?;
         }
         _ => return Err(misused(USAGE, 1)),
     }

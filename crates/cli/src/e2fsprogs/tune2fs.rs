@@ -1,10 +1,11 @@
 //! `tune2fs`: shows and changes the superblock.
 
-use super::{Call, fields, misused, overview, split, superblock, to_stderr, version};
+use super::{Call, fields, misused, overview, split, superblock, to_stderr, utf8, version};
 use crate::commands::tune::{self, Wrong};
 use crate::failure::{Failure, Result, complain, say};
 use crate::target::ImageSpec;
 use clap::Parser;
+use nextent_ondisk::{Incompat, Superblock};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -32,8 +33,7 @@ const EXTENDED: &str = "\nBad options specified.\n\n\
     \t^test_fs\n";
 
 /// Letters that cannot be honoured, and what to do instead.
-const REFUSED: [(char, &str); 3] = [
-    ('I', "make the file system with mke2fs -I"),
+const REFUSED: [(char, &str); 2] = [
     ('Q', "make the file system with mke2fs -O quota of e2fsprogs"),
     ('z', "undo files are not supported; copy the image before"),
 ];
@@ -52,6 +52,10 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
     if words.options.iter().all(|(letter, _)| *letter == 'f') {
         return Err(misused(USAGE, 1));
     }
+    let volume = overview(image, None)?;
+    if let Some(size) = words.last('I') {
+        return resize_inodes(utf8("-I", size)?, volume.superblock());
+    }
     let mut list: Vec<OsString> = vec!["tune".into()];
     list.extend(words.arguments(|letter, _| Some(letter)));
     list.extend(["--".into(), image.clone()]);
@@ -59,7 +63,6 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         let text = crate::failure::usage_text(&error);
         Failure::new(text)
     })?;
-    let volume = overview(image, None)?;
     let wrong = match tune::change(&args, volume.superblock()) {
         Ok(()) => return Ok(ExitCode::SUCCESS),
         Err(wrong) => wrong,
@@ -76,6 +79,19 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
             line.iter().for_each(|line| to_stderr(line));
             to_stderr(EXTENDED);
         }
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Refuses `-I`, for the reasons of tune2fs or because it is not supported.
+fn resize_inodes(size: &str, sb: &Superblock) -> Result<ExitCode> {
+    if size.parse() == Ok(sb.inode_size_bytes()) {
+        to_stderr(&format!("The inode size is already {size}"));
+    } else if sb.features().has(Incompat::FLEX_BG) {
+        let text = "Changing the inode size not supported for filesystems with the flex_bg";
+        to_stderr(&format!("{text}\nfeature enabled."));
+    } else {
+        return Err(Failure::new("-I is not supported: make the file system with mke2fs -I"));
     }
     Ok(ExitCode::FAILURE)
 }

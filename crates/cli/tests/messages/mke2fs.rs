@@ -43,6 +43,7 @@ const CALLS: &[Call] = &[
     call("osbuild", "mkfs.ext4", "-U UUID -L boot -E lazy_itable_init=0 IMG", 64),
     call("osbuild", "mkfs.ext4", "-U UUID -O orphan_file -E lazy_journal_init=1 IMG", 64),
     call("osbuild", "mkfs.ext4", "-U UUID -O ^verity IMG", 64),
+    call("osbuild", "mkfs.ext4", "-U UUID -O verity IMG", 64),
     call("Kata agent", "mkfs.ext4", "-F -O ^has_journal -m 0 -i 163840 -I 128 IMG", 128),
     call("Kata's image builder", "mkfs.ext4", "-q -F -b 4096 IMG", 128),
     call("firecrab", "mkfs.ext4", "-F -q -m 0 -L rootfs -d TREE IMG", 64),

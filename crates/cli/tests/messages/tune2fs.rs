@@ -55,6 +55,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("-E hash_alg=md5", "Invalid hash algorithm: md5"),
     ("-E mmp_update_interval=301", "mmp_update_interval too big: 301"),
     ("-E clear_mmp", "Error in using clear_mmp. It must be used with -f"),
+    ("-I 256", "The inode size is already 256"),
+    ("-I 512", "Changing the inode size not supported for filesystems with the flex_bg\nfeature"),
     ("-Z", "invalid option -- 'Z'"),
     ("-f", "Usage: tune2fs"),
     ("-L", "option requires an argument -- 'L'"),
@@ -148,7 +150,6 @@ fn what_tune2fs_refuses_is_refused_alike() {
     for (line, text) in [
         ("-j", "The filesystem already has a journal."),
         ("-J device=/dev/x", "The filesystem already has a journal."),
-        ("-I 512", "-I is not supported"),
         ("-Q usrquota", "-Q is not supported"),
         ("-z undo -L x", "-z is not supported"),
         ("-O ^metadata_csum", "-O ^metadata_csum is not supported: make"),

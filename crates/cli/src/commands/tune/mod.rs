@@ -200,6 +200,12 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
     Ok(())
 }
 
+/// Changes the label of the volume with superblock `sb`.
+pub(crate) fn relabel(image: &ImageSpec, label: &[u8], sb: &Superblock) -> Result<()> {
+    let changes = Changes { label: Some(label.to_vec()), ..Changes::default() };
+    Plan { changes, ..Plan::default() }.write(image, sb)
+}
+
 fn print(line: &str) -> Result<()> {
     say!("{line}");
     Ok(())

@@ -1,7 +1,8 @@
 //! `dumpe2fs`: the superblock, the journal's superblock and the groups.
 
+use super::fields::Sizes;
 use super::groups::{self, Numbers};
-use super::{Call, fields, misused, overview, split, to_stderr, utf8, version};
+use super::{Call, external_journal, fields, misused, overview, split, to_stderr, utf8, version};
 use crate::failure::{Failure, Result, say};
 use nextent::check::At;
 use nextent_ondisk::Incompat;
@@ -37,6 +38,12 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         }
     }
     to_stderr(&version("dumpe2fs"));
+    if let Some((sb, journal)) = external_journal(image).filter(|_| superblock.is_none()) {
+        let sizes = Sizes::of_journal(journal.block_size());
+        let text = fields::superblock(&sb, &sizes);
+        say!("{text}{}", fields::journal(&journal, sizes.block_size).trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
     let volume = overview(image, superblock.map(|block| At { block, block_size }))?;
     if words.has('b') {
         for block in volume.bad_blocks().into_iter().flatten() {
@@ -44,7 +51,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = fields::superblock(volume.superblock(), volume.geometry());
+    let mut text = fields::superblock(volume.superblock(), &Sizes::of(volume.geometry()));
     if let Some(journal) = volume.journal() {
         text.push_str(&fields::journal(&journal, volume.geometry().block_size));
     }

@@ -39,16 +39,39 @@ impl Lines {
     }
 }
 
+/// Numbers that follow from a superblock.
+pub(super) struct Sizes {
+    pub(super) block_size: u32,
+    cluster_bits: u32,
+    inode_table_blocks: u32,
+}
+
+impl Sizes {
+    /// Those of a volume.
+    pub(super) fn of(geo: &Geometry) -> Self {
+        Self {
+            block_size: geo.block_size,
+            cluster_bits: geo.cluster_bits,
+            inode_table_blocks: geo.inode_table_blocks,
+        }
+    }
+
+    /// Those of an external journal, which has no groups.
+    pub(super) fn of_journal(block_size: u32) -> Self {
+        Self { block_size, cluster_bits: 0, inode_table_blocks: 0 }
+    }
+}
+
 /// The lines of a superblock.
-pub(super) fn superblock(sb: &Superblock, geo: &Geometry) -> String {
+pub(super) fn superblock(sb: &Superblock, sizes: &Sizes) -> String {
     let mut lines = Lines::default();
     identity(&mut lines, sb);
-    layout(&mut lines, sb, geo);
+    layout(&mut lines, sb, sizes);
     life(&mut lines, sb);
     inodes(&mut lines, sb);
     journal_place(&mut lines, sb);
     errors(&mut lines, sb);
-    features(&mut lines, sb, geo);
+    features(&mut lines, sb);
     lines.0
 }
 
@@ -151,7 +174,8 @@ pub(super) const MOUNT_OPTIONS: [(&str, u32); 12] = [
     ("nodelalloc", mount_opts::NO_DELALLOC),
 ];
 
-fn layout(lines: &mut Lines, sb: &Superblock, geo: &Geometry) {
+fn layout(lines: &mut Lines, sb: &Superblock, sizes: &Sizes) {
+    let has = sb.features();
     lines.put("Inode count", sb.inodes_count.get());
     lines.put("Block count", sb.blocks_count());
     lines.put("Reserved block count", sb.reserved_blocks_count());
@@ -159,18 +183,18 @@ fn layout(lines: &mut Lines, sb: &Superblock, geo: &Geometry) {
     lines.put("Free blocks", sb.free_blocks_count());
     lines.put("Free inodes", sb.free_inodes_count.get());
     lines.put("First block", sb.first_data_block.get());
-    lines.put("Block size", geo.block_size);
-    let clusters = geo.features.has(RoCompat::BIGALLOC);
+    lines.put("Block size", sizes.block_size);
+    let clusters = has.has(RoCompat::BIGALLOC);
     let of = |cluster: &str, fragment: &str| if clusters { cluster } else { fragment }.to_owned();
-    lines.put(&of("Cluster size", "Fragment size"), geo.block_size << geo.cluster_bits);
-    if geo.features.has(Incompat::BIT64) {
+    lines.put(&of("Cluster size", "Fragment size"), sizes.block_size << sizes.cluster_bits);
+    if has.has(Incompat::BIT64) {
         lines.put("Group descriptor size", sb.desc_size.get());
     }
     lines.set("Reserved GDT blocks", sb.reserved_gdt_blocks.get());
     lines.put("Blocks per group", sb.blocks_per_group.get());
     lines.put(&of("Clusters per group", "Fragments per group"), sb.clusters_per_group.get());
     lines.put("Inodes per group", sb.inodes_per_group.get());
-    lines.put("Inode blocks per group", geo.inode_table_blocks);
+    lines.put("Inode blocks per group", sizes.inode_table_blocks);
     lines.set("RAID stride", sb.raid_stride.get());
     lines.set("RAID stripe width", sb.raid_stripe_width.get());
     lines.set("First meta block group", sb.first_meta_bg.get());
@@ -356,8 +380,8 @@ fn error_name(code: u8) -> String {
     known.map_or_else(|| format!("UNKNOWN_ERRCODE_{code}"), |name| (*name).to_owned())
 }
 
-fn features(lines: &mut Lines, sb: &Superblock, geo: &Geometry) {
-    let has = &geo.features;
+fn features(lines: &mut Lines, sb: &Superblock) {
+    let has = sb.features();
     if has.has(Incompat::MMP) {
         lines.put("MMP block number", sb.mmp_block.get());
         lines.put("MMP update interval", sb.mmp_interval.get());
@@ -382,24 +406,42 @@ fn features(lines: &mut Lines, sb: &Superblock, geo: &Geometry) {
     lines.set("Orphan file inode", sb.orphan_file_inum.get());
 }
 
-/// The lines of a journal inside the volume.
+/// The lines of a journal.
 pub(super) fn journal(journal: &JournalSuperblock, block_size: u32) -> String {
     let mut lines = Lines::default();
     lines.put("Journal features", words(&journal_words(journal.features()), "(none)"));
     let bytes = u64::from(journal.length()) * u64::from(block_size);
     let fast = journal.stored_fc_blocks();
-    lines.put("Total journal size", format!("{}k", bytes >> 10));
+    let size = match bytes >> 10 {
+        kib if kib < 8192 => format!("{kib}k"),
+        kib => format!("{}M", kib >> 10),
+    };
+    lines.put("Total journal size", size);
     lines.put("Total journal blocks", journal.length());
     lines.put("Max transaction length", journal.length().saturating_sub(fast));
     lines.put("Fast commit length", fast);
+    if journal.first() != 1 {
+        lines.put("Journal first block", journal.first());
+    }
     lines.put("Journal sequence", format!("0x{:08x}", journal.sequence().0));
     lines.put("Journal start", journal.start());
+    if journal.users() != 1 {
+        lines.put("Journal number of users", journal.users());
+    }
     if journal.features().compat & JournalFeatures::CHECKSUM_V1 != 0 {
         lines.put("Journal checksum type", "crc32");
     }
     if journal.features().has_checksums() {
         lines.put("Journal checksum type", "crc32c");
         lines.put("Journal checksum", format!("0x{:08x}", journal.stored_checksum()));
+    }
+    for (at, user) in journal.user_list().iter().filter(|user| **user != [0; 16]).enumerate() {
+        let user = Uuid::from_bytes(*user);
+        match at {
+            0 => lines.put("Journal users", user),
+            // Writing to a string cannot fail.
+            _ => drop(writeln!(lines.0, "{:<26}{user}", "")),
+        }
     }
     if journal.errno() != 0 {
         lines.put("Journal errno", journal.errno());

@@ -25,6 +25,8 @@ use crate::{log, show};
 use getopt::Words;
 use nextent::check::{At, CheckOptions, Overview};
 use nextent_device::FileOptions;
+use nextent_ondisk::Superblock;
+use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_sync::Arc;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -157,6 +159,13 @@ pub(crate) fn superblock(
     options.superblock = at;
     let read = Overview::read(Arc::new(device), &options);
     read.map_err(|error| format!("{image}: {}", image.explain(&error)))
+}
+
+/// The superblocks of an image that is an external journal.
+fn external_journal(image: &OsStr) -> Option<(Superblock, JournalSuperblock)> {
+    let how = FileOptions::new().read_only(true).unlocked(true);
+    let device = ImageSpec::parse(image).ok()?.open(how).ok()?;
+    nextent::check::read_journal(&device)
 }
 
 /// The same with the messages of e2fsprogs.

@@ -1,5 +1,6 @@
 //! `tune2fs`: shows and changes the superblock.
 
+use super::fields::Sizes;
 use super::{Call, fields, misused, overview, split, superblock, to_stderr, utf8, version};
 use crate::commands::tune::{self, Wrong};
 use crate::failure::{Failure, Result, complain, say};
@@ -99,7 +100,7 @@ fn resize_inodes(size: &str, sb: &Superblock) -> Result<ExitCode> {
 /// What `tune2fs -l` prints of an image.
 pub(super) fn listing(image: &ImageSpec) -> Result<String> {
     let volume = superblock(image, None).map_err(Failure::new)?;
-    let text = fields::superblock(volume.superblock(), volume.geometry());
+    let text = fields::superblock(volume.superblock(), &Sizes::of(volume.geometry()));
     // Without a blank line at the end, unlike dumpe2fs.
     Ok(text.trim_end_matches('\n').to_owned())
 }

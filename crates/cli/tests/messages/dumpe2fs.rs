@@ -20,6 +20,7 @@ const IMAGES: &[(&str, &[&str])] = &[
     ("-t ext4 -O casefold,encrypt,verity,inline_data,ea_inode,large_dir", &[]),
     ("-t ext4 -b 1024 -g 1024 -G 4", &[]),
     ("-t ext4 -O bigalloc -C 16384", &[]),
+    ("-t ext4 -J size=9", &[]),
     (
         "-t ext4",
         &[
@@ -196,6 +197,8 @@ fn labels_are_shown_and_changed() {
         let backup = need!(e2fs::run("dumpe2fs", ["-h", "-o", "superblock=8193", image]));
         assert!(String::from_utf8_lossy(&backup.stdout).contains("0123456789abcdef\n"));
         assert_eq!(said(&[image, "a", "b"]).0, 1);
+        let text = need!(real("tune2fs", &["-l", image])).out;
+        assert!(text.contains("Mount count:              0\n"), "a change is no mount: {text}");
         e2fs::assert_clean(&path);
     }
     // Programs read the numbers from tune2fs -l.

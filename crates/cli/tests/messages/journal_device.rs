@@ -64,6 +64,8 @@ fn journals_are_those_of_mke2fs() {
                 kept.map(str::to_owned).collect()
             };
             assert_eq!(lines(&dumps[0]), lines(&dumps[1]), "{line}");
+            let shown = called("dumpe2fs", &["-h", our]);
+            assert_eq!((shown.code, shown.out.as_str()), (0, dumps[0].as_str()), "{line}");
         }
         std::fs::remove_file(&ours).unwrap();
         std::fs::remove_file(&theirs).unwrap();
@@ -107,6 +109,8 @@ fn a_volume_of_mke2fs_uses_the_journal() {
             mount.unmount();
         }
         e2fs::assert_clean(&image);
+        let theirs = e2fs::run("dumpe2fs", [path]).unwrap();
+        assert_eq!(called("dumpe2fs", &[path]).out.as_bytes(), theirs.stdout);
         let names = dir.path();
         let said = run(names, &["fsck", "-n", "-f", "-j", "journal", "image"]);
         assert_eq!(said.status.code(), Some(0), "{said:?}");

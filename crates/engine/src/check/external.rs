@@ -22,6 +22,26 @@ fn named(sb: &Superblock, uuid: [u8; 16]) -> bool {
     sb.features().has(Incompat::JOURNAL_DEV) && sb.uuid == uuid
 }
 
+/// The superblock of the external journal on `device` and that of its log, if it is one.
+#[must_use]
+pub fn read_journal(device: &dyn BlockDevice) -> Option<(Superblock, JournalSuperblock)> {
+    let sb = read(device, SUPER_OFFSET).ok()?;
+    let there = sb.features().has(Incompat::JOURNAL_DEV) && sb.verify_checksum().is_ok();
+    let size = 1024_u32.checked_shl(sb.log_block_size.get()).filter(|size| *size <= 65_536);
+    let log = log(device, &sb, size.filter(|_| there)?).ok()?;
+    Some((sb, log))
+}
+
+/// The superblock of the log, in the block after that with `sb`.
+fn log(device: &dyn BlockDevice, sb: &Superblock, size: u32) -> Result<JournalSuperblock, String> {
+    let first = if size == 1024 { 2 } else { 1 };
+    let mut bytes = vec![0; to_usize(size)];
+    let at = first * u64::from(size);
+    device.read_at(at, &mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    let journal = JournalSuperblock::parse(&bytes, size, sb.blocks_count());
+    journal.map_err(|error| format!("is damaged: {error}"))
+}
+
 /// Checks the journal of a volume that needs no recovery.
 pub(super) fn check(image: &Image, device: &dyn BlockDevice) {
     if let Err(text) = judge(image, device) {
@@ -40,12 +60,7 @@ fn judge(image: &Image, device: &dyn BlockDevice) -> Result<(), String> {
     if sb.log_block_size.get() + 10 != image.geo.block_bits {
         return Err("has blocks of another size".into());
     }
-    let first = if size == 1024 { 2 } else { 1 };
-    let mut bytes = vec![0; to_usize(size)];
-    let at = first * u64::from(size);
-    device.read_at(at, &mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
-    let journal = JournalSuperblock::parse(&bytes, size, sb.blocks_count());
-    let journal = journal.map_err(|error| format!("is damaged: {error}"))?;
+    let journal = log(device, &sb, size)?;
     let features = journal.features();
     if features.incompat & !JournalFeatures::INCOMPAT_KNOWN != 0 || features.ro_compat != 0 {
         return Err("has unknown features".into());

@@ -49,7 +49,7 @@ mod walk;
 
 pub use crate::mmp::CheckClaim;
 pub use block_usage::{BlockUsage, BlockUse, FileLayout, UseCounts, block_usage};
-pub use external::is_journal;
+pub use external::{is_journal, read_journal};
 pub use overview::Overview;
 pub use report::{CheckReport, Problem, Severity, Totals};
 pub use survey::{FreeSpace, LENGTHS, Survey, survey};

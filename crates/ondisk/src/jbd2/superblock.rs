@@ -289,8 +289,22 @@ impl JournalSuperblock {
     /// Whether the file system with this UUID uses the journal, which is on its own device.
     #[must_use]
     pub fn has_user(&self, uuid: &[u8; 16]) -> bool {
+        self.user_list().contains(uuid)
+    }
+
+    /// The UUIDs of the file systems that use this journal. A journal inside a volume has one that
+    /// is zero.
+    #[must_use]
+    pub fn user_list(&self) -> Vec<[u8; 16]> {
         let count = usize::try_from(self.users()).unwrap_or(MOST_USERS).min(MOST_USERS);
-        self.raw[AT_USER_LIST..].chunks_exact(16).take(count).any(|user| user == uuid)
+        let (all, _) = self.raw[AT_USER_LIST..].as_chunks::<16>();
+        all[..count].to_vec()
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.get(AT_BLOCK_SIZE)
     }
 
     /// Sets the start and the sequence of the log. Start 0 empties it.

@@ -66,6 +66,14 @@ impl Disk {
         Ok(Self::Nbd(Box::new(DevicePart::new(device, offset..end)?)))
     }
 
+    /// The delta, if it is an overlay and there is one.
+    pub(crate) fn delta(&self) -> Option<&DeltaFile<Disk>> {
+        match self {
+            Self::Overlay(part) => Some(part.inner()),
+            _ => None,
+        }
+    }
+
     fn device(&self) -> &dyn BlockDevice {
         match self {
             Self::File(file) => file,

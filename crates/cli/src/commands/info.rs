@@ -3,7 +3,8 @@
 
 use super::info_disk;
 use super::plot::{Output, Plot};
-use crate::failure::{Failure, Result, say};
+use crate::disk::Disk;
+use crate::failure::{Context, Failure, Result, say};
 use crate::show;
 use crate::target::ImageSpec;
 use nextent::check::{Survey, survey};
@@ -53,6 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let device = args.image.open(FileOptions::new().read_only(true))?;
     let refused = |error| Failure::new(format!("{}: {}", args.image, args.image.explain(&error)));
+    let of_delta = delta(&device).context(|| args.image.to_string())?;
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let found = survey(Arc::clone(&device), 0).map_err(refused)?;
     if let Some(plot) = plot
@@ -60,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     {
         return Ok(());
     }
-    let fields = [identity(&found), layout(&found), life(&found), journal(&found)].concat();
+    let parts = [identity(&found), layout(&found), life(&found), journal(&found), of_delta];
+    let fields = parts.concat();
     if args.json {
         say!("{:#}", as_json(&found, fields, args.groups));
         return Ok(());
@@ -75,6 +78,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What an overlay has written.
+fn delta(device: &Disk) -> std::io::Result<Vec<Field>> {
+    let Some(delta) = device.delta() else { return Ok(Vec::new()) };
+    let state = if delta.is_committing() { "being committed" } else { "in use" };
+    Ok(vec![("Delta bytes", delta.delta_bytes()?.into()), ("Delta state", state.into())])
 }
 
 fn plain(value: &Value) -> String {

@@ -208,9 +208,13 @@ fn an_unfinished_commit_is_completed() {
     let said = String::from_utf8(cut.unwrap().stderr).unwrap();
     assert!(said.contains("File too large") && said.lines().count() == 1, "{said}");
     assert!(image.ok(&["ls", &format!("{overlay}:/")]).contains("dir"));
+    assert!(image.ok(&["info", &overlay]).contains("being committed"));
     let refused = image.fails(&["mkdir", &format!("{overlay}:/new")], 1);
     assert!(refused.contains("d: is being committed to its base"), "{refused}");
     image.ok(&["commit-overlay", "-q", &overlay]);
+    let info: serde_json::Value =
+        serde_json::from_str(&image.ok(&["info", "--json", &overlay])).unwrap();
+    assert_eq!((&info["delta_bytes"], &info["delta_state"]), (&0.into(), &"in use".into()));
     assert!(std::fs::read(image.path()).unwrap() == wanted);
     e2fs::assert_clean(&image.path());
     image.ok(&["mkdir", &format!("{overlay}:/new")]);
@@ -258,6 +262,26 @@ fn partitions_of_an_overlay_are_used() {
         disk.extract(&range, &part);
         e2fs::assert_clean(&part);
     }
+}
+
+/// The delta of one overlay is a part of the base of another.
+#[test]
+fn an_overlay_is_the_base_of_another() {
+    let image = base();
+    let below = overlay(&image, "1");
+    let above = format!("overlay:{below}+{}", image.dir.path().join("2").display());
+    let before = std::fs::read(image.path()).unwrap();
+    image.ok(&["mkdir", &format!("{below}:/below")]);
+    image.ok(&["mkdir", &format!("{above}:/above")]);
+    let names = |overlay: &str| image.ok(&["ls", &format!("{overlay}:/")]);
+    assert_eq!(names(&above), "above\nbelow\ndata\netc\nlost+found\n");
+    assert_eq!(names(&below), "below\ndata\netc\nlost+found\n");
+    image.ok(&["commit-overlay", "-q", &above]);
+    assert_eq!(names(&below), names(&above));
+    image.ok(&["mkdir", &format!("{below}:/changed")]);
+    assert!(image.fails(&["ls", &format!("{above}:/")], 1).contains("its base has changed"));
+    e2fs::assert_clean(&merged(&image, "1"));
+    assert!(std::fs::read(image.path()).unwrap() == before, "the base has changed");
 }
 
 /// A base on an NBD server, and an overlay that is served itself.

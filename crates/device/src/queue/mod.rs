@@ -19,6 +19,7 @@
 //! | [`ImmediateQueue`] | devices without a better way: memory, overlays |
 //! | `file::ring` | files, with io_uring |
 //! | `file::pool` | files, with threads |
+//! | `delta::queue` | copy-on-write devices, by the queues of the delta and of the base |
 //! | `faulty`, `delayed`, `recorded` | devices that fail, delay or record another device |
 
 mod buffer;

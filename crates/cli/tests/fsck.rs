@@ -320,6 +320,9 @@ fn a_volume_that_a_check_has_is_refused() {
     let (code, out, _) = image.fsck(&["-f", "-n"]);
     assert!(code == Some(4) && out.contains("multi-mount protection"), "{out}");
     assert!(before == image.bytes(), "a refused image was changed");
+    let info = Command::new(NEXTENT).arg("info").arg(image.path()).output().unwrap();
+    let (_, info, _) = texts(&info);
+    assert!(info.contains("a check has the volume") && info.contains("MMP node name:"), "{info}");
     let path = image.path();
     let clear = Command::new(NEXTENT).args(["tune", "-f", "-E", "clear_mmp"]).arg(path).output();
     assert!(clear.unwrap().status.success());

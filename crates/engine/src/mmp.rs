@@ -150,14 +150,8 @@ fn io(what: &str, source: &std::io::Error) -> Error {
 
 /// The refusal because of another node.
 fn in_use(block: &MmpBlock) -> Error {
-    let (node, device) = (text(&block.node_name), text(&block.device_name));
+    let (node, device) = (block.node().escape_ascii(), block.device().escape_ascii());
     Error::OtherNode(Cause::new(format!("node {node}, device {device}")))
-}
-
-/// A name of the block.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    bytes[..end].escape_ascii().to_string()
 }
 
 impl Claim {
@@ -392,8 +386,8 @@ impl Heartbeat {
     pub(crate) fn state(&self) -> MultiMount {
         let block = self.ending.now.lock().block.clone();
         MultiMount {
-            node: text(&block.node_name),
-            device: text(&block.device_name),
+            node: block.node().escape_ascii().to_string(),
+            device: block.device().escape_ascii().to_string(),
             sequence: block.sequence.get(),
             updated: block.time.get(),
             interval: self.interval.as_secs(),

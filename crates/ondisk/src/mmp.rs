@@ -69,6 +69,18 @@ impl MmpBlock {
         Ok(mmp)
     }
 
+    /// The host name of the last writer, without the zeros that follow it.
+    #[must_use]
+    pub fn node(&self) -> &[u8] {
+        until_zero(&self.node_name)
+    }
+
+    /// The device name at the last writer, without the zeros that follow it.
+    #[must_use]
+    pub fn device(&self) -> &[u8] {
+        until_zero(&self.device_name)
+    }
+
     /// A block for a volume that is not open.
     #[must_use]
     pub fn clean() -> Self {
@@ -95,6 +107,10 @@ impl MmpBlock {
     pub fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
+}
+
+fn until_zero(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use nextent::check::{Survey, survey};
 use nextent_device::{BlockDevice, FileOptions};
 use nextent_ondisk::group_desc::{GroupDesc, flags};
 use nextent_ondisk::htree::HashVersion;
+use nextent_ondisk::mmp::{SEQ_CLEAN, SEQ_FSCK};
 use nextent_ondisk::superblock::{on_error, state};
 use nextent_ondisk::{DiskTime, GroupNo, Incompat, RoCompat};
 use nextent_sync::Arc;
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     {
         return Ok(());
     }
-    let parts = [identity(&found), layout(&found), life(&found), journal(&found), of_delta];
+    let (journal, multi_mount) = (journal(&found), multi_mount(&found));
+    let parts = [identity(&found), layout(&found), life(&found), journal, multi_mount, of_delta];
     let fields = parts.concat();
     if args.json {
         say!("{:#}", as_json(&found, fields, args.groups));
@@ -196,6 +198,24 @@ fn journal(found: &Survey) -> Vec<Field> {
         ("Journal sequence", format!("{:#010x}", journal.sequence().0).into()),
         ("Journal start", journal.start().into()),
         ("Journal errno", journal.errno().into()),
+    ]
+}
+
+/// Which node had the volume last, by its multiple mount protection.
+fn multi_mount(found: &Survey) -> Vec<Field> {
+    let Some(block) = &found.multi_mount else { return Vec::new() };
+    let state = match block.sequence.get() {
+        SEQ_CLEAN => "clean".to_owned(),
+        SEQ_FSCK => "a check has the volume".to_owned(),
+        number => format!("{number:#010x}"),
+    };
+    let time = i64::try_from(block.time.get()).unwrap_or(i64::MAX);
+    vec![
+        ("MMP sequence", state.into()),
+        ("MMP update time", show::full(DiskTime::new(time, 0)).into()),
+        ("MMP node name", show::name(block.node()).into()),
+        ("MMP device name", show::name(block.device()).into()),
+        ("MMP update interval", found.sb.mmp_interval.get().into()),
     ]
 }
 

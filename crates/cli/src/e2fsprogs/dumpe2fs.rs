@@ -55,6 +55,9 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
     if let Some(journal) = volume.journal() {
         text.push_str(&fields::journal(&journal, volume.geometry().block_size));
     }
+    if let Some(block) = volume.multi_mount() {
+        text.push_str(&fields::multi_mount(&block));
+    }
     say!("{text}");
     if !words.has('h') {
         say!();

@@ -6,6 +6,7 @@ use crate::show;
 use nextent::DiskTime;
 use nextent_image::accounts;
 use nextent_ondisk::jbd2::{JournalFeatures, JournalSuperblock};
+use nextent_ondisk::mmp::MmpBlock;
 use nextent_ondisk::superblock::{flags, mount_opts, on_error, state};
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use std::fmt::{Display, Write};
@@ -404,6 +405,22 @@ fn features(lines: &mut Lines, sb: &Superblock) {
         lines.put("Character encoding", name);
     }
     lines.set("Orphan file inode", sb.orphan_file_inum.get());
+}
+
+/// The lines of the block of multiple mount protection.
+pub(super) fn multi_mount(block: &MmpBlock) -> String {
+    let time = block.time.get();
+    let lines = [
+        "MMP_block:".to_owned(),
+        format!("    mmp_magic: 0x{:x}", block.magic.get()),
+        format!("    mmp_check_interval: {}", block.check_interval.get()),
+        format!("    mmp_sequence: 0x{:06x}", block.sequence.get()),
+        format!("    mmp_update_date: {}", self::time(time)),
+        format!("    mmp_update_time: {time}"),
+        format!("    mmp_node_name: {}", show::name(block.node())),
+        format!("    mmp_device_name: {}\n", show::name(block.device())),
+    ];
+    lines.join("\n")
 }
 
 /// The lines of a journal.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use nextent_device::BlockDevice;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::mmp::MmpBlock;
 use nextent_ondisk::{Geometry, GroupDesc, GroupNo, InodeNo, Superblock, bitmap};
 use nextent_sync::Arc;
 
@@ -53,6 +54,12 @@ impl Overview {
     #[must_use]
     pub fn journal(&self) -> Option<JournalSuperblock> {
         survey::journal(&self.0)
+    }
+
+    /// The block of multiple mount protection, if the volume has one that can be read.
+    #[must_use]
+    pub fn multi_mount(&self) -> Option<MmpBlock> {
+        survey::multi_mount(&self.0)
     }
 
     /// The blocks that the volume lists as bad.

@@ -9,7 +9,10 @@ use nextent_device::BlockDevice;
 use nextent_num::to_usize;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::jbd2::JournalSuperblock;
-use nextent_ondisk::{Compat, Geometry, GroupDesc, GroupNo, InodeNo, Superblock, bitmap};
+use nextent_ondisk::mmp::MmpBlock;
+use nextent_ondisk::{
+    BlockNo, Compat, Geometry, GroupDesc, GroupNo, Incompat, InodeNo, Superblock, bitmap,
+};
 use nextent_sync::{Arc, Mutex};
 
 use super::CheckOptions;
@@ -57,6 +60,8 @@ pub struct Survey {
     pub groups: Vec<(GroupNo, GroupDesc)>,
     /// The superblock of the journal inside the volume, when there is one that can be read.
     pub journal: Option<JournalSuperblock>,
+    /// The block of multiple mount protection, if the volume has one that can be read.
+    pub multi_mount: Option<MmpBlock>,
     /// The layout of the free space.
     pub free: FreeSpace,
 }
@@ -105,7 +110,9 @@ pub(super) fn of(image: &Image) -> Survey {
     let free = join(&parts);
     let groups = parts.into_iter().map(|part| (part.group, part.desc)).collect();
     let journal = journal(image);
-    Survey { sb: image.sb.clone(), geo: image.geo.clone(), groups, journal, free }
+    let multi_mount = multi_mount(image);
+    let (sb, geo) = (image.sb.clone(), image.geo.clone());
+    Survey { sb, geo, groups, journal, multi_mount, free }
 }
 
 fn part(image: &Image, claims: &Claims, group: GroupNo, desc: GroupDesc) -> Part {
@@ -148,6 +155,14 @@ fn join(parts: &[Part]) -> FreeSpace {
     }
     free.add(open);
     free
+}
+
+pub(super) fn multi_mount(image: &Image) -> Option<MmpBlock> {
+    if !image.geo.features.has(Incompat::MMP) {
+        return None;
+    }
+    let bytes = image.block(0, BlockNo(image.sb.mmp_block.get()))?;
+    MmpBlock::read(&image.geo, &bytes).ok()
 }
 
 pub(super) fn journal(image: &Image) -> Option<JournalSuperblock> {

@@ -110,6 +110,12 @@ impl Stream {
         }
     }
 
+    /// As [`Tls::refresh_keys`].
+    #[cfg(test)]
+    pub(super) fn refresh_keys(&self) {
+        self.tls.as_ref().expect("the stream has TLS").refresh_keys();
+    }
+
     /// Ends the connection: all reads and writes fail from now on.
     pub(super) fn shutdown(&self) {
         if let Some(tls) = &self.tls {

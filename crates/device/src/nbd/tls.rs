@@ -168,6 +168,12 @@ impl Tls {
         }
     }
 
+    /// Uses new keys from here on, and asks the peer for them.
+    #[cfg(test)]
+    pub(super) fn refresh_keys(&self) {
+        self.state.lock().refresh_traffic_keys().expect("TLS 1.3 after its handshake");
+    }
+
     /// Tells the peer that no more follows, if the socket takes that.
     pub(super) fn close<S: Socket>(&self, socket: &S) {
         self.state.lock().send_close_notify();
@@ -310,4 +316,82 @@ fn failed(state: &Connection, error: &Error) -> io::Error {
         error => error.to_string(),
     };
     io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::nbd::certificates;
+    use crate::nbd::stream::{Messages, NbdSocket, Stream};
+    use crate::nbd::url::{ServerAddress, TlsAddress};
+    use nextent_sync::{Arc, Duration, thread};
+    use nextent_testkit::{Authority, Certificate, need};
+    use std::os::unix::net::UnixStream;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    /// Bytes of each direction: many times what the sockets hold.
+    const LEN: usize = 1 << 20;
+
+    /// The two ends of a connection whose sockets hold a few KiB.
+    fn pair(authority: &Authority) -> (Stream, Stream) {
+        let dir = authority.directory(&[Certificate::new("server", "DNS:localhost")]);
+        let (client, server) = UnixStream::pair().unwrap();
+        for end in [&client, &server] {
+            rustix::net::sockopt::set_socket_send_buffer_size(end, 1).unwrap();
+        }
+        let config = Arc::new(certificates::server(&dir, false).unwrap());
+        let tls = TlsAddress { certificates: Some(dir), hostname: None };
+        let tls = certificates::client(&tls, &ServerAddress::Unix("socket".into())).unwrap();
+        let stream = |socket| Stream::accepted(NbdSocket::from(socket)).unwrap();
+        let (mut client, mut server) = (stream(client), stream(server));
+        thread::scope(|scope| {
+            scope.spawn(|| server.start_tls(certificates::accepted(&config).unwrap(), LIMIT));
+            client.start_tls(tls, LIMIT).unwrap();
+        });
+        (client, server)
+    }
+
+    fn byte(n: usize) -> u8 {
+        (n % 251) as u8
+    }
+
+    /// Writes in pieces of many sizes, and asks the peer for new keys now and then.
+    fn write(stream: &Stream) {
+        let bytes: Vec<u8> = (0..LEN).map(byte).collect();
+        let messages = Messages { stream, limit: LIMIT };
+        let (mut at, mut piece) = (0, 1);
+        while at < LEN {
+            let end = (at + piece).min(LEN);
+            let (head, rest) = bytes[at..end].split_at(28.min(end - at));
+            messages.write_parts(head, rest).unwrap();
+            (at, piece) = (end, (piece * 7 + 13) % 150_000);
+            stream.refresh_keys();
+        }
+    }
+
+    fn read(stream: &Stream) {
+        let messages = Messages { stream, limit: LIMIT };
+        let (mut at, mut piece) = (0, 5);
+        while at < LEN {
+            let mut bytes = vec![0; piece.min(LEN - at)];
+            messages.read_exact(&mut bytes).unwrap();
+            assert!(bytes.iter().enumerate().all(|(n, found)| *found == byte(at + n)), "at {at}");
+            (at, piece) = (at + bytes.len(), (piece * 5 + 3) % 100_000);
+        }
+    }
+
+    /// Both directions are full all the time, and both sides change keys.
+    #[test]
+    fn a_sender_and_a_receiver_share_each_end() {
+        let authority = need!(Authority::new());
+        let (client, server) = pair(&authority);
+        thread::scope(|scope| {
+            for stream in [&client, &server] {
+                scope.spawn(move || write(stream));
+                scope.spawn(move || read(stream));
+            }
+        });
+        client.shutdown();
+        let end = Messages { stream: &server, limit: LIMIT }.read_exact(&mut [0]).unwrap_err();
+        assert_eq!(end.kind(), std::io::ErrorKind::UnexpectedEof);
+    }
 }

@@ -215,6 +215,53 @@ fn errors_of_the_server_are_reported_with_their_request() {
     assert!(failed > 0 && written > 0);
 }
 
+/// Sequential and scattered reads of a server that counts as slow, between writes of all kinds.
+#[test]
+fn a_slow_server_is_read_ahead() {
+    let server = need!(NbdServer::nbdkit(&["--filter=delay", "memory", "4M", "rdelay=2ms"]));
+    for options in [NbdOptions::new(), NbdOptions::new().write_behind(false)] {
+        let device = open_with(&server, &options);
+        device.write_zeroes(0, SIZE).unwrap();
+        let mut model = compare(&device, 11, 60);
+        for at in (0..SIZE as usize / 4).step_by(4096) {
+            let mut bytes = [0; 4096];
+            device.read_at(at as u64, &mut bytes).unwrap();
+            assert!(bytes == model[at..at + 4096]);
+            // Behind the reader, right before it, and what it has read ahead.
+            let places = [at, at + 4096, at + (300 << 10)];
+            for to in places.into_iter().filter(|to| to + 100 <= SIZE as usize) {
+                device.write_at(to as u64, &[at as u8; 100]).unwrap();
+                model[to..to + 100].fill(at as u8);
+            }
+            if at.is_multiple_of(256 << 10) {
+                device.discard(at as u64, 4096).unwrap();
+                device.write_at(at as u64, &[9; 4096]).unwrap();
+                model[at..at + 4096].fill(9);
+                let mut queue = device.queue(1);
+                let place = at as u64 + (500 << 10);
+                queue.submit(transfer(0, Direction::Write, place, Buffer::from_bytes(&[8; 4096])));
+                queue.complete(1, &mut Vec::new());
+                model[place as usize..][..4096].fill(8);
+            }
+        }
+        check(&device, &model);
+        drop(device);
+        check(&open(&server), &model);
+    }
+}
+
+/// Many requests of the read-ahead are in flight when the device is closed. The server goes on.
+#[test]
+fn a_closed_device_leaves_no_replies() {
+    let server = need!(NbdServer::nbdkit(&["--filter=delay", "memory", "4M", "rdelay=5ms"]));
+    for _ in 0..5 {
+        let device = open(&server);
+        for at in (0..SIZE / 4).step_by(64 << 10) {
+            device.read_at(at, &mut vec![0; 64 << 10]).unwrap();
+        }
+    }
+}
+
 /// A write returns before it fails. From then on all flushes and writes fail, and reads of its
 /// range; others do not.
 #[test]

@@ -179,6 +179,17 @@ impl<S: Socket> Channel<S> {
         request: &Request,
         data: &[u8],
     ) -> Result<u64, ConnectionLost> {
+        self.submit_into(client, request, data, Vec::new())
+    }
+
+    /// Like [`submit`](Self::submit). The bytes of a read take the memory of `buffer`.
+    pub(super) fn submit_into(
+        &self,
+        client: &Arc<Client>,
+        request: &Request,
+        data: &[u8],
+        buffer: Vec<u8>,
+    ) -> Result<u64, ConnectionLost> {
         let len = if request.command == Command::Read { to_usize(request.len) } else { 0 };
         let in_flight = InFlight {
             client: Arc::clone(client),
@@ -186,7 +197,7 @@ impl<S: Socket> Channel<S> {
             offset: request.offset,
             len,
             filled: 0,
-            reply: Reply::default(),
+            reply: Reply { bytes: buffer, ranges: Vec::new() },
             error: None,
         };
         let cookie = {
@@ -355,8 +366,26 @@ impl<S: Socket> Channel<S> {
         requests.lost.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
     }
 
-    /// Tells the server that no more requests follow.
+    /// Reads the replies to all requests in flight; no thread waits for them any more. Gives up
+    /// when there is no progress for a few seconds.
+    fn receive_rest(&self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let Some(mut incoming) = self.receiver.try_lock() else { return };
+        while !self.requests.lock().in_flight.is_empty() {
+            let buffered = incoming.start < incoming.end;
+            let ready = Ready { read: true, write: false };
+            if !buffered && self.socket.wait(ready, PATIENCE.min(self.limit)).is_err()
+                || self.receive(&mut incoming).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Tells the server that no more requests follow. The protocol asks for all replies before.
+    /// nbdkit 1.32 ends if a client disconnects earlier.
     pub(super) fn disconnect(&self) {
+        self.receive_rest();
         let request = Request::new(Command::Disconnect, 0, 0);
         if let Some(_sending) = self.sender.try_lock() {
             // Without it the server sees the end of the connection.

@@ -10,6 +10,7 @@
 //! lost asks for new connections with the epoch that it used. The first such thread makes them and
 //! repeats the unflushed writes; the others wait for it. Each then sends its request again.
 
+use super::ahead::{self, Ahead, Source};
 use super::behind::Transport;
 use super::certificates;
 use super::channel::{Channel, Client, Outcome, Reply, Socket};
@@ -19,11 +20,12 @@ use super::stream::{Ready, Stream};
 use super::unflushed::{Repeat, Unflushed};
 use super::url::NbdAddress;
 use super::wire::{self, Command, Request, transmission};
-use nextent_num::{must_fit, to_u64};
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, Duration, LockClass, Mutex, RwLock, SlotId, current_slot, now, sleep};
 use std::borrow::Cow;
 use std::io::{self, IoSlice};
+use std::mem::take;
 use std::ops::Range;
 
 static CONNECTING: LockClass = LockClass::new("device.nbd-connecting", 877);
@@ -84,11 +86,13 @@ pub(super) struct Connections {
     connecting: Mutex<Option<(io::ErrorKind, String)>>,
     present: RwLock<Epoch>,
     pub(super) unflushed: Mutex<Unflushed>,
-    /// The next connection for a request of the write-behind.
+    /// What was read ahead.
+    pub(super) ahead: Ahead<Sent>,
+    /// The next connection for a request that no thread waits for.
     turn: AtomicUsize,
 }
 
-/// A request of the write-behind that was sent.
+/// A request that was sent, and that no thread waits for yet.
 pub(super) struct Sent {
     epoch: Epoch,
     /// The number of its connection.
@@ -106,6 +110,7 @@ impl Connections {
         // The working directory may be another one when it connects again.
         let address = address.absolute()?;
         let (export, channels) = connect(&address, options, None).map_err(failed)?;
+        let ahead = Ahead::new(ahead::sizes(export.size, export.unit, export.largest));
         Ok(Self {
             address,
             options: options.clone(),
@@ -113,6 +118,7 @@ impl Connections {
             connecting: Mutex::new(&CONNECTING, None),
             present: RwLock::new(&CONNECTIONS, Epoch { number: 0, channels: channels.into() }),
             unflushed: Mutex::new(&UNFLUSHED, Unflushed::default()),
+            ahead,
             turn: AtomicUsize::new(0),
         })
     }
@@ -141,12 +147,18 @@ impl Connections {
     }
 
     /// Sends a request over the next connection, or over new ones.
-    fn submit(&self, request: &Request, data: &[u8], record: Option<u64>) -> io::Result<Sent> {
+    fn submit(
+        &self,
+        request: &Request,
+        data: &[u8],
+        record: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Sent> {
         let number = self.turn.fetch_add(1, Ordering::Relaxed);
         let client = Client::new();
         for _ in 0..MOST_ATTEMPTS {
             let epoch = self.present();
-            match epoch.channel(number).submit(&client, request, data) {
+            match epoch.channel(number).submit_into(&client, request, data, take(buffer)) {
                 Ok(_) => return Ok(Sent { epoch, channel: number, client, record }),
                 Err(_) => self.renew(&epoch)?,
             }
@@ -243,7 +255,7 @@ impl Transport for Connections {
             }
             _ => (None, Data::Own(data)),
         };
-        let sent = self.submit(request, data.bytes(), record);
+        let sent = self.submit(request, data.bytes(), record, &mut Vec::new());
         if sent.is_err()
             && let Some(record) = record
         {
@@ -273,7 +285,42 @@ impl Transport for Connections {
         result
     }
 
-    fn changed(&self, _: &Range<u64>) {}
+    fn changed(&self, range: &Range<u64>) {
+        self.ahead.cut(range);
+    }
+}
+
+impl Source for Connections {
+    type Sent = Sent;
+
+    fn send(&self, range: &Range<u64>, mut buffer: Vec<u8>) -> io::Result<Sent> {
+        self.submit(&read_request(range), &[], None, &mut buffer)
+    }
+
+    fn wait(&self, sent: Sent) -> io::Result<Vec<u8>> {
+        let channel = sent.epoch.channel(sent.channel);
+        let mut ended = Vec::new();
+        channel.wait(&sent.client, &mut ended);
+        let outcome = ended.pop().and_then(|(_, outcome)| outcome.into_result(channel));
+        // The reader asks again over new connections.
+        let lost = || Err(io::ErrorKind::ConnectionAborted.into());
+        outcome.unwrap_or_else(lost).map(|reply| reply.bytes)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut at = offset;
+        for part in buf.chunks_mut(to_usize(u64::from(self.export.largest))) {
+            let range = at..at + to_u64(part.len());
+            let reply = self.perform(&read_request(&range), &[])?;
+            part.copy_from_slice(&reply.bytes);
+            at = range.end;
+        }
+        Ok(())
+    }
+}
+
+fn read_request(range: &Range<u64>) -> Request {
+    Request::new(Command::Read, range.start, must_fit(range.end - range.start))
 }
 
 /// The data of a write.

@@ -11,6 +11,7 @@
 //! | `channel` | one connection with requests of many threads in flight |
 //! | `connections` | all connections of a device; they are made again when they are lost |
 //! | `unflushed` | the writes that new connections repeat |
+//! | `ahead` | what is read ahead of a reader |
 //! | `behind` | writes that return before the server has performed them |
 //! | `pending` | their bytes, before they are sent |
 //! | `writes` | the writes of the device |
@@ -23,6 +24,9 @@
 //! A server's block size may be larger than a sector. A write of a part of a block then reads the
 //! block and writes all of it. It excludes other writes, with the lock `[partial]` (rank 876).
 
+mod ahead;
+#[cfg(all(test, feature = "model-shuttle"))]
+mod ahead_models;
 mod behind;
 #[cfg(all(test, feature = "model-shuttle"))]
 mod behind_models;
@@ -66,6 +70,9 @@ static PARTIAL: LockClass = LockClass::new("device.nbd-partial", 876);
 
 /// The longest request without data, in bytes.
 const LONGEST_RANGE: u64 = 1 << 30;
+/// Bytes of a superblock, and of the block of multiple mount protection. Nodes poll them, so a read
+/// of so many is never served by what was read ahead.
+const POLLED: usize = 1024;
 /// Bytes of unflushed writes after which the device flushes by itself.
 const MOST_UNFLUSHED: usize = 64 << 20;
 
@@ -91,6 +98,10 @@ pub struct NbdDevice {
     connections: Connections,
     /// Writes are refused. Relaxed: nothing else depends on it.
     read_only: AtomicBool,
+    /// Whether there was a write since writes were allowed. The first one may claim the volume, so
+    /// nothing that was read ahead before it is used after it. Relaxed: a volume is claimed by one
+    /// thread.
+    has_written: AtomicBool,
     /// Writes are stable when they end, because the server cannot flush.
     stable_writes: bool,
     /// Writes return before the server has performed them.
@@ -113,7 +124,9 @@ impl NbdDevice {
         let partial = RwLock::new(&PARTIAL, ());
         let defers = options.write_behind && !stable_writes;
         let behind = Behind::new(writes::limits(&connections.export));
-        let device = Self { connections, read_only, stable_writes, defers, behind, partial };
+        let has_written = AtomicBool::new(false);
+        let device =
+            Self { connections, read_only, has_written, stable_writes, defers, behind, partial };
         if !options.read_only && !device.connections.export.has(transmission::READ_ONLY) {
             device.allow_writes()?;
         }
@@ -134,6 +147,7 @@ impl NbdDevice {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         self.read_only.store(false, Ordering::Relaxed);
+        self.has_written.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -163,7 +177,14 @@ impl NbdDevice {
     }
 
     fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
-        if self.is_read_only() { Err(range::read_only()) } else { self.check(offset, len) }
+        if self.is_read_only() {
+            return Err(range::read_only());
+        }
+        if !self.has_written.load(Ordering::Relaxed) {
+            self.has_written.store(true, Ordering::Relaxed);
+            self.connections.ahead.clear();
+        }
+        self.check(offset, len)
     }
 
     /// Divides a range into requests of at most `largest` bytes.
@@ -192,18 +213,12 @@ impl NbdDevice {
         self.requests(command, range, u64::from(self.connections.export.largest))
     }
 
-    /// Reads whole blocks.
-    fn read_blocks(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    /// Reads whole blocks; `fresh` if not what was read ahead.
+    fn read_blocks(&self, offset: u64, buf: &mut [u8], fresh: bool) -> io::Result<()> {
         if self.behind.read(&self.connections, offset, buf)? {
             return Ok(());
         }
-        let range = offset..offset + to_u64(buf.len());
-        for request in self.transfers(Command::Read, range) {
-            let reply = self.connections.perform(&request, &[])?;
-            let at = to_usize(request.offset - offset);
-            buf[at..at + reply.bytes.len()].copy_from_slice(&reply.bytes);
-        }
-        Ok(())
+        self.connections.ahead.read(&self.connections, offset, buf, fresh)
     }
 }
 
@@ -215,12 +230,13 @@ impl BlockDevice for NbdDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let len = to_u64(buf.len());
         self.check(offset, len)?;
+        let fresh = buf.len() == POLLED;
         if self.is_aligned(offset, len) {
-            return self.read_blocks(offset, buf);
+            return self.read_blocks(offset, buf, fresh);
         }
         let wide = self.widened(offset, len);
         let mut blocks = vec![0; to_usize(wide.end - wide.start)];
-        self.read_blocks(wide.start, &mut blocks)?;
+        self.read_blocks(wide.start, &mut blocks, fresh)?;
         let at = to_usize(offset - wide.start);
         buf.copy_from_slice(&blocks[at..at + buf.len()]);
         Ok(())
@@ -255,7 +271,9 @@ impl BlockDevice for NbdDevice {
         let _whole = (self.unit() > 1).then(|| self.partial.read());
         self.behind.forget(&self.connections, &(start..end.max(start)))?;
         for request in self.requests(Command::Trim, start..end.max(start), LONGEST_RANGE) {
-            self.connections.perform(&request, &[])?;
+            let done = self.connections.perform(&request, &[]);
+            self.end_change(&request);
+            done?;
             if self.records() {
                 let range = request.offset..request.offset + u64::from(request.len);
                 self.connections.unflushed.lock().forget(range);

@@ -185,6 +185,9 @@ impl<'d> NbdQueue<'d> {
 
     /// Ends a request, and its transfer if it was the last one.
     fn end(&mut self, part: &Part, result: io::Result<()>) {
+        if part.request.command == Command::Write {
+            self.device.end_change(&part.request);
+        }
         self.device.end_write(part.record, result.is_ok());
         let Some(active) = self.active.get_mut(&part.of) else { return };
         active.left -= 1;

@@ -46,6 +46,7 @@ impl NbdDevice {
             let data = &data[at..at + to_usize(request.len)];
             let record = self.begin_write(request.offset, data)?;
             let done = self.connections.perform(&request, data).map(drop);
+            self.end_change(&request);
             self.end_write(record, done.is_ok());
             done?;
         }
@@ -80,6 +81,12 @@ impl NbdDevice {
         }
     }
 
+    /// What was read ahead of a request that has changed the export is old.
+    pub(super) fn end_change(&self, request: &Request) {
+        let range = request.offset..request.offset + u64::from(request.len);
+        self.connections.ahead.cut(&range);
+    }
+
     /// Zeroes whole blocks by the server's command for it.
     pub(super) fn zero_blocks(&self, range: Range<u64>) -> io::Result<()> {
         for request in self.requests(Command::WriteZeroes, range, LONGEST_RANGE) {
@@ -92,6 +99,7 @@ impl NbdDevice {
             let record =
                 self.records().then(|| self.connections.unflushed.lock().begin_zeros(part));
             let done = self.connections.perform(&request, &[]).map(drop);
+            self.end_change(&request);
             self.end_write(record, done.is_ok());
             done?;
         }
@@ -117,7 +125,7 @@ impl NbdDevice {
         let _exclusive = self.partial.write();
         let wide = self.widened(offset, to_u64(data.len()));
         let mut blocks = vec![0; to_usize(wide.end - wide.start)];
-        self.read_blocks(wide.start, &mut blocks)?;
+        self.read_blocks(wide.start, &mut blocks, false)?;
         let at = to_usize(offset - wide.start);
         blocks[at..at + data.len()].copy_from_slice(&data);
         self.write_blocks(wide.start, &[IoSlice::new(&blocks)])

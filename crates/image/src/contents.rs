@@ -4,11 +4,13 @@ use super::attributes::Adjuster;
 use super::image_device::ImageDevice;
 use super::oci::Blob;
 use super::scratch::ScratchDevice;
+use super::superseded::{EntryLog, Superseded, Track};
 use super::tape::Tape;
 use super::transfer::{
     FillSink, HostNode, HostSource, ImageDir, KeptListings, Packing, Report, Unpacking, host_id,
-    measure, pack, plan, unpack,
+    measure, pack, plan,
 };
+use super::untar::unpack_tracked;
 use super::{BuildError, EntryError};
 use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, MkfsOptions, Needs, Plan};
@@ -34,6 +36,8 @@ enum From<'a> {
         streams: Vec<Stream<'a>>,
         /// Whether they are layers, in which later ones may remove names.
         layers: bool,
+        /// Entries without effect, once they were measured.
+        superseded: Superseded,
     },
 }
 
@@ -62,7 +66,11 @@ impl<'a> Contents<'a> {
     }
 
     fn streams(stream: Stream<'a>) -> Self {
-        Self(From::Streams { streams: vec![stream], layers: false })
+        Self::of(vec![stream], false)
+    }
+
+    fn of(streams: Vec<Stream<'a>>, layers: bool) -> Self {
+        Self(From::Streams { streams, layers, superseded: Superseded::default() })
     }
 
     /// Several contents in order, as layers of the image of a container: a file of a later one
@@ -95,7 +103,7 @@ impl<'a> Contents<'a> {
             From::Directory(path, _) => vec![Stream::Directory(path)],
             From::Streams { streams, .. } => streams,
         });
-        Self(From::Streams { streams: streams.collect(), layers: true })
+        Self::of(streams.collect(), true)
     }
 
     /// The layers of the image of a container: an OCI layout in a directory or in a tar file, or an
@@ -109,8 +117,7 @@ impl<'a> Contents<'a> {
         let path = path.as_ref();
         let found = crate::oci::layers(path, reference);
         let layers = found.map_err(|source| BuildError::Layout { path: path.into(), source })?;
-        let streams = layers.into_iter().map(Stream::Layer).collect();
-        Ok(Self(From::Streams { streams, layers: true }))
+        Ok(Self::of(layers.into_iter().map(Stream::Layer).collect(), true))
     }
 }
 
@@ -200,6 +207,41 @@ struct How<'a> {
     source: HostSource,
 }
 
+/// What is known of entries without effect.
+enum Tracking<'t> {
+    Log(EntryLog),
+    Found(Superseded),
+    Skip(&'t Superseded),
+}
+
+impl Tracking<'_> {
+    /// For the stream with this number.
+    fn of_stream(&mut self, number: usize) -> Track<'_> {
+        match self {
+            Self::Log(log) => {
+                log.next_stream();
+                Track::Log(log)
+            }
+            Self::Skip(superseded) => Track::Skip(superseded, number),
+            Self::Found(_) => Track::None,
+        }
+    }
+
+    /// All streams are in `volume`.
+    fn finish(&mut self, volume: &Inodes) {
+        if let Self::Log(log) = self {
+            *self = Self::Found(std::mem::take(log).finish(volume));
+        }
+    }
+
+    fn into_superseded(self) -> Superseded {
+        match self {
+            Self::Found(superseded) => superseded,
+            _ => Superseded::default(),
+        }
+    }
+}
+
 /// How contents are copied.
 pub(super) struct Filler<'a> {
     pub(super) threads: usize,
@@ -224,21 +266,24 @@ impl Filler<'_> {
                 let kept = std::mem::take(kept);
                 self.directory((plan, device, image), (dir, kept), report)
             }
-            From::Streams { streams, layers } => {
+            From::Streams { streams, layers, superseded } => {
                 plan.write(device.get())?;
                 let device = device.share();
                 let source = Self::source(image);
                 let how = How { measures: false, layers: *layers, report, source };
-                self.streams(device, &how, streams).map(drop)
+                self.streams(device, &how, streams, &mut Tracking::Skip(superseded)).map(drop)
             }
         }
     }
 
     /// The blocks and inodes that `contents` take in a volume with these options, counted in one
     /// of so many blocks. The file at `image`, which may exist, is not part of them.
+    ///
+    /// Directories in which later layers remove names count with the blocks of these names, unless
+    /// the result is to be `exact`, which takes longer.
     pub(super) fn measure(
         &self,
-        (options, blocks): (&MkfsOptions, u64),
+        (options, blocks, exact): (&MkfsOptions, u64, bool),
         image: &Path,
         contents: &mut Contents<'_>,
         report: &Report<'_>,
@@ -257,13 +302,10 @@ impl Filler<'_> {
                 }
                 Ok(needs)
             }
-            From::Streams { streams, layers } => {
+            From::Streams { streams, layers, superseded } => {
                 let parent = image.parent().filter(|dir| !dir.as_os_str().is_empty());
                 let dir = parent.unwrap_or(Path::new("."));
                 let at = |source| BuildError::Scratch { path: dir.to_owned(), source };
-                let plan = Plan::measuring(options, blocks)?;
-                let device = ScratchDevice::new(dir, super::builder::bytes(&plan)).map_err(at)?;
-                plan.write(&device)?;
                 for stream in streams.iter_mut() {
                     if let Stream::Tar { tape, .. } = stream {
                         tape.keep(dir).map_err(at)?;
@@ -271,7 +313,20 @@ impl Filler<'_> {
                 }
                 let source = Self::source(image);
                 let how = How { measures: true, layers: *layers, report, source };
-                self.streams(Arc::new(device), &how, streams)
+                let mut measure = |tracking: &mut Tracking<'_>| {
+                    let plan = Plan::measuring(options, blocks)?;
+                    let device = ScratchDevice::new(dir, super::builder::bytes(&plan));
+                    let device = device.map_err(at)?;
+                    plan.write(&device)?;
+                    self.streams(Arc::new(device), &how, streams, tracking)
+                };
+                let mut tracking = Tracking::Log(EntryLog::default());
+                let needs = measure(&mut tracking)?;
+                *superseded = tracking.into_superseded();
+                match exact && !superseded.is_empty() {
+                    true => measure(&mut Tracking::Skip(superseded)),
+                    false => Ok(needs),
+                }
             }
         }
     }
@@ -325,6 +380,7 @@ impl Filler<'_> {
         device: Arc<dyn BlockDevice>,
         how: &How<'_>,
         streams: &mut [Stream<'_>],
+        tracking: &mut Tracking<'_>,
     ) -> Result<Needs, BuildError> {
         let (measures, report) = (how.measures, how.report);
         let volume = self.open(device)?;
@@ -348,11 +404,13 @@ impl Filler<'_> {
             workers: self.threads,
             skip_unreadable: self.skip_unreadable,
         };
-        for stream in streams {
+        for (number, stream) in streams.iter_mut().enumerate() {
             if report.stopped() {
                 break;
             }
-            let done = stream.read(&packing, |input| unpack(&unpacking, ImageDir(ROOT_INO), input));
+            let (track, top) = (tracking.of_stream(number), ImageDir(ROOT_INO));
+            let unpack = |input: &mut dyn Read| unpack_tracked(&unpacking, top, input, track);
+            let done = stream.read(&packing, unpack);
             if let Err(error) = done.map_err(EntryError::from).flatten() {
                 report.fail(&stream.name(), &error);
             }
@@ -372,6 +430,7 @@ impl Filler<'_> {
         if measures {
             // Freed blocks count once that is committed.
             volume.sync()?;
+            tracking.finish(&volume);
         }
         let after = volume.statfs()?;
         volume.close()?;

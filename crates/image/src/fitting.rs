@@ -12,7 +12,10 @@ use nextent::mkfs::{Fit, MEASURED_BLOCKS, MkfsOptions, Needs, Plan};
 use std::path::Path;
 
 /// How often a builder measures again because the volume was full.
-pub(super) const ROUNDS: u32 = 3;
+pub(super) const ROUNDS: u32 = 4;
+/// Contents of fewer blocks are copied again rather than to have spare blocks, which would be more
+/// than a hundredth of them.
+const FEW_BLOCKS: u64 = 4096;
 
 /// The parameters of a search.
 pub(super) struct Fitting<'a> {
@@ -41,8 +44,10 @@ impl Fitting<'_> {
             Some(contents) => self.measure(contents, filler)?,
             None => Needs::default(),
         };
-        if self.round > 0 {
-            needs = needs.with_spare(self.round);
+        match self.round {
+            0 => needs.split &= needs.blocks >= FEW_BLOCKS,
+            1 => {}
+            round => needs = needs.with_spare(round - 1),
         }
         Ok(Plan::fit(self.options, self.fit, &needs)?)
     }
@@ -55,7 +60,8 @@ impl Fitting<'_> {
         for (at, blocks) in MEASURED_BLOCKS.into_iter().enumerate() {
             let watch = Watch::measuring(self.observer);
             let report = Report::new(&watch);
-            let needs = filler.measure((self.options, blocks), self.image, contents, &report);
+            let how = (self.options, blocks, self.fit.leaves_nothing());
+            let needs = filler.measure(how, self.image, contents, &report);
             let full = watch.is_full()
                 || matches!(&needs, Err(BuildError::Volume(error)) if error.is_full_volume());
             if full && at + 1 < MEASURED_BLOCKS.len() {

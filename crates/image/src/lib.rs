@@ -44,6 +44,7 @@ mod report;
 mod scratch;
 mod sink;
 mod source;
+mod superseded;
 pub mod sync;
 mod tape;
 mod tar_entries;

@@ -12,6 +12,7 @@ use super::listing::sorted;
 use super::packed::Unpacked;
 use super::queue::Queue;
 use super::sink::Created;
+use super::superseded::{LoggedEntry, Track, Without};
 use super::tar_entries::{Entries, TarEntry, plain_dir};
 use super::tar_path::{after_dots, clean, leads_out, split};
 use super::tarball::padding;
@@ -147,6 +148,9 @@ struct Reader<'a, T: Extractable> {
     due: HashMap<InodeNo, Due>,
     /// The number of directory entries so far.
     entries: usize,
+    /// The number of the present entry.
+    number: u64,
+    track: Track<'a>,
     /// Symbolic links that lead out of the tree.
     outward: HashSet<InodeNo>,
     /// The names that were made, of a layer.
@@ -162,6 +166,16 @@ pub fn unpack<T: Extractable>(
     unpacking: &Unpacking<'_, T>,
     top: ImageDir,
     input: &mut dyn Read,
+) -> Result<()> {
+    unpack_tracked(unpacking, top, input, Track::None)
+}
+
+/// The same as one of several streams, of which `track` knows entries without effect.
+pub(super) fn unpack_tracked<T: Extractable>(
+    unpacking: &Unpacking<'_, T>,
+    top: ImageDir,
+    input: &mut dyn Read,
+    track: Track<'_>,
 ) -> Result<()> {
     let mut input = Unpacked::new(input)?;
     let (queue, written) = (Queue::new(), Mutex::new(&locks::POOL, Vec::new()));
@@ -180,6 +194,8 @@ pub fn unpack<T: Extractable>(
             known: 0,
             due: HashMap::new(),
             entries: 0,
+            number: 0,
+            track,
             outward: HashSet::new(),
             made: unpacking.layer.then(MadeNames::default),
             top,
@@ -239,6 +255,7 @@ impl<T: Extractable> Reader<'_, T> {
             let done = self.entry(entry, &mut left);
             // Skip the rest of the entry's contents.
             self.stream.skip(left + to_u64(end))?;
+            self.number += 1;
             for trouble in done.err().into_iter().chain(lost) {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
             }
@@ -287,6 +304,10 @@ impl<T: Extractable> Reader<'_, T> {
     /// Makes one entry; `left` counts its bytes that are still in the stream.
     fn entry(&mut self, entry: TarEntry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
+        let without = self.track.without(self.number, &path);
+        if without == Without::Entry {
+            return Ok(());
+        }
         let mut meta = entry.meta.clone()?;
         self.adjust(&path, &mut meta)?;
         let is_dir = meta.kind == Kind::Dir && entry.link.is_none();
@@ -305,12 +326,17 @@ impl<T: Extractable> Reader<'_, T> {
         {
             return self.apply_mark(dir, &mark);
         }
+        if without == Without::File {
+            return self.make_room(&mut dir, &path, None, is_dir).map(drop);
+        }
         if is_dir {
-            let is_new = self.make_room(&mut dir, &path, None, true)? == Room::Free;
+            let room = self.make_room(&mut dir, &path, None, true)?;
+            let is_new = room != Room::Same;
             let made = match self.dirs.get(&path) {
                 Some(made) => *made,
                 None => sink.make_dir(&dir, name, &meta)?,
             };
+            self.log(&path, made.0, is_new, room.without());
             self.note(dir, name, is_new.then_some(made));
             self.remember(&path, made);
             self.later(made, &path, meta);
@@ -324,9 +350,10 @@ impl<T: Extractable> Reader<'_, T> {
             let target = self.node(&target)?;
             let room = self.make_room(&mut dir, &path, Some(target), false)?;
             self.note(dir, name, None);
+            self.log(&path, target, false, room.without());
             return match room {
                 Room::Same => Ok(()),
-                Room::Free => sink.link(&target, &dir, name),
+                Room::Free | Room::Cleared => sink.link(&target, &dir, name),
             };
         }
         let leads_out = matches!(&meta.kind, Kind::Symlink(target) if leads_out(target));
@@ -336,9 +363,10 @@ impl<T: Extractable> Reader<'_, T> {
         if meta.kind == Kind::File {
             return self.file(dir, &path, (entry, meta), left);
         }
-        self.make_room(&mut dir, &path, None, false)?;
+        let room = self.make_room(&mut dir, &path, None, false)?;
         self.note(dir, name, None);
         let (node, done) = sink.special(&dir, name, &meta)?;
+        self.log_special(&path, node, &meta, room);
         if leads_out && self.made.is_none() {
             self.outward.insert(node);
         }
@@ -372,6 +400,18 @@ impl<T: Extractable> Reader<'_, T> {
         }
     }
 
+    /// Logs an entry that made an inode, or a name of it.
+    fn log(&mut self, path: &[u8], ino: InodeNo, is_new: bool, without: Without) {
+        let entry = LoggedEntry { number: None, ino, is_new, without };
+        self.track.add(Some(self.number), path, entry);
+    }
+
+    /// Logs a file that is not regular.
+    fn log_special(&mut self, path: &[u8], ino: InodeNo, meta: &Meta, room: Room) {
+        let is_link = matches!(meta.kind, Kind::Symlink(_));
+        self.log(path, ino, true, if is_link { Without::Nothing } else { room.without() });
+    }
+
     /// Removes what a mark of a layer in `dir` stands for. The directory lost+found stays.
     fn apply_mark(&mut self, dir: T::Dir, mark: &Mark<'_>) -> Result<()> {
         let gone = match mark {
@@ -393,7 +433,11 @@ impl<T: Extractable> Reader<'_, T> {
                 removed = true;
             }
         }
-        if removed { self.unpacking.sink.removed() } else { Ok(()) }
+        if !removed {
+            return Ok(());
+        }
+        self.track.removes();
+        self.unpacking.sink.removed()
     }
 
     /// Removes a name and all that is below it.
@@ -444,6 +488,7 @@ impl<T: Extractable> Reader<'_, T> {
             let (volume, cred) = self.unpacking.sink.volume();
             names::remove(volume, cred, *dir, name, old.kind)?;
         }
+        self.track.removes();
         self.unpacking.sink.removed()?;
         match old.kind {
             FileType::Directory => self.is_gone(old.ino),
@@ -455,7 +500,7 @@ impl<T: Extractable> Reader<'_, T> {
             }
             _ => {}
         }
-        Ok(Room::Free)
+        Ok(Room::Cleared)
     }
 
     /// Makes the file at `place` in `dir`, and passes its contents to the workers.
@@ -473,13 +518,15 @@ impl<T: Extractable> Reader<'_, T> {
         if bytes != *left {
             return Err(EntryError::new("its map and its length do not agree"));
         }
-        let to = match sink.create_new(&dir, name, &meta, &data)? {
-            Some(created) => created.file,
+        let (created, room) = match sink.create_new(&dir, name, &meta, &data)? {
+            Some(created) => (created, Room::Free),
             None => {
-                self.make_room(&mut dir, place, None, false)?;
-                sink.create(&dir, name, &meta, &data)?.file
+                let room = self.make_room(&mut dir, place, None, false)?;
+                (sink.create(&dir, name, &meta, &data)?, room)
             }
         };
+        let to = created.file;
+        self.log(place, created.node, true, room.without());
         self.note(dir, name, None);
         let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
         let file = Arc::new(File { to, meta, path, pending, failed });
@@ -575,6 +622,9 @@ impl<T: Extractable> Reader<'_, T> {
             None => {
                 self.adjust(path, &mut meta)?;
                 let made = sink.make_dir(&dir, name, &meta)?;
+                let without = Without::Nothing;
+                let entry = LoggedEntry { number: None, ino: made.0, is_new: true, without };
+                self.track.add(None, path, entry);
                 self.note(dir, name, Some(made));
                 let (volume, cred) = sink.volume();
                 without_lists(volume, cred, made.0, meta.mode)?;
@@ -629,9 +679,21 @@ impl<T: Extractable> Reader<'_, T> {
 }
 
 /// The result of making room for an entry.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
     Free,
+    /// Another file was removed.
+    Cleared,
     /// The entry's file is there already.
     Same,
+}
+
+impl Room {
+    /// What to leave out of the entry if its inode is gone at the end.
+    fn without(self) -> Without {
+        match self {
+            Self::Free | Self::Same => Without::Entry,
+            Self::Cleared => Without::File,
+        }
+    }
 }

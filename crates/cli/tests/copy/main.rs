@@ -5,6 +5,7 @@ mod dialects;
 mod directions;
 mod errors;
 mod faked;
+mod fitted_layers;
 mod fitting;
 mod habits;
 mod host_trees;

@@ -102,7 +102,9 @@ impl Fit {
         bytes.div_ceil(block_size).max(self.by_share(blocks))
     }
 
-    fn is_nothing(&self) -> bool {
+    /// Whether the volume is to be as small as possible, with no block free.
+    #[must_use]
+    pub fn leaves_nothing(&self) -> bool {
         self.at_least == 0 && matches!(self.free, Free::Percent(0.0) | Free::Bytes(0))
     }
 }
@@ -176,7 +178,7 @@ impl Plan {
     /// As [`Plan::new`]; fewer inodes are asked for than the contents need.
     pub fn fit(options: &MkfsOptions, fit: &Fit, needs: &Needs) -> Result<Self, MkfsError> {
         fit.check()?;
-        let exact = fit.is_nothing();
+        let exact = fit.leaves_nothing();
         // The inodes that every volume has.
         let inodes = needs.inodes + 12;
         let inodes = if exact { inodes } else { inodes + inodes / 10 };

@@ -27,6 +27,9 @@ fn overlays_of_one_base_are_mounted_at_once() {
             });
         }
     });
+    // While they are open, the base has no writer.
+    let refused = run(&["mkdir", &format!("{}:/dir", text(&base))]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("image: in use"), "{refused:?}");
     remount(&mounts[0], "ro").unwrap();
     assert!(fs::write(mounts[0].join("refused"), "text").is_err());
     remount(&mounts[0], "rw").unwrap();

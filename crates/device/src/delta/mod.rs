@@ -43,6 +43,8 @@ mod device_tests;
 mod file;
 mod format;
 mod io;
+#[cfg(all(test, feature = "model-shuttle"))]
+mod models;
 mod queue;
 mod rebase;
 

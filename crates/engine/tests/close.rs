@@ -9,7 +9,7 @@ use nextent::inodes::{FallocateMode, Inodes, Wait};
 use nextent::{Error, OpenOptions};
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
 use nextent_sync::{Arc, Duration, thread};
-use nextent_testkit::{PosixFs, e2fs, need};
+use nextent_testkit::{Access, KernelMount, PosixFs, e2fs, need};
 
 fn opened(device: &Arc<impl BlockDevice + 'static>) -> Inodes {
     Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
@@ -213,4 +213,56 @@ fn a_second_close_waits_for_the_first() {
         assert_clean(device.inner(), &image);
         other.join().unwrap().unwrap();
     });
+}
+
+/// As with Linux, only a check marks a volume clean that is not: one without a journal that was in
+/// use in a crash, or one for which an administrator wants a check.
+#[test]
+fn a_volume_that_is_not_clean_stays_so() {
+    for kind in ["ext2", "ext4"] {
+        let image = need!(Image::make(16 << 20, &["-t", kind]));
+        need!(e2fs::debugfs(&image.path(), true, &["ssv state 0"]));
+        let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+        let is_clean = || {
+            let mut bytes = [0; 1024];
+            device.read_at(1024, &mut bytes).unwrap();
+            bytes[58] & 1 == 1
+        };
+        let volume = opened(&device);
+        VolumeFs(&volume).create("/file", 0o644).unwrap();
+        volume.make_read_only().unwrap();
+        assert!(!is_clean(), "{kind}");
+        volume.make_writable().unwrap();
+        volume.close().unwrap();
+        assert!(!is_clean(), "{kind}");
+        assert_clean(&device, &image);
+        device.save(&image.path()).unwrap();
+        let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+        assert!(mount.path().join("file").exists());
+        mount.unmount();
+        let checked = need!(e2fs::run("e2fsck", ["-fy".as_ref(), image.path().as_os_str()]));
+        assert!(checked.status.code() < Some(2), "{checked:?}");
+        let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+        opened(&device).close().unwrap();
+        device.save(&image.path()).unwrap();
+        let text = need!(e2fs::dumpe2fs(&image.path(), true));
+        assert!(text.lines().any(|line| line.ends_with(" clean")), "{text}");
+    }
+}
+
+/// A volume without a journal whose user has crashed.
+#[test]
+fn a_crash_without_a_journal_is_remembered() {
+    let image = need!(Image::make(16 << 20, &["-t", "ext2"]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = opened(&device);
+    VolumeFs(&volume).create("/file", 0o644).unwrap();
+    volume.sync().unwrap();
+    let crashed = Arc::new(device.snapshot());
+    volume.close().unwrap();
+    opened(&crashed).close().unwrap();
+    crashed.save(&image.path()).unwrap();
+    let text = need!(e2fs::dumpe2fs(&image.path(), true));
+    assert!(text.contains("not clean"), "{text}");
+    e2fs::assert_clean(&image.path());
 }

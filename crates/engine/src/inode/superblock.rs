@@ -16,7 +16,7 @@ struct SuperState {
     sb: Superblock,
     dirty: Option<Tid>,
     frozen: Option<Superblock>,
-    /// The volume is not marked clean when it is closed.
+    /// The volume is not marked clean when it is closed. Only a check changes that.
     needs_check: bool,
 }
 
@@ -28,10 +28,15 @@ pub(crate) struct SuperObject {
 }
 
 impl SuperObject {
-    pub(crate) fn new(geometry: &Geometry, block: BlockRef, sb: Superblock) -> Arc<Self> {
+    pub(crate) fn new(
+        geometry: &Geometry,
+        block: BlockRef,
+        sb: Superblock,
+        needs_check: bool,
+    ) -> Arc<Self> {
         let (_, offset) = geometry.super_location();
         block.set_seal(SUPERBLOCK_SEAL);
-        let state = SuperState { sb, dirty: None, frozen: None, needs_check: false };
+        let state = SuperState { sb, dirty: None, frozen: None, needs_check };
         Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
     }
 

@@ -61,6 +61,9 @@ pub(super) struct Found {
     pub(super) stays: Option<String>,
     /// Changes go to memory: the journal of a read-only volume was replayed there.
     pub(super) overlaid: bool,
+    /// The volume is not marked clean: it was damaged, or it has no journal and was in use when the
+    /// system crashed.
+    pub(super) needs_check: bool,
 }
 
 /// Opens the file system on `device`.
@@ -85,6 +88,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
     if dirty && !skip {
         report = replay::recover(&mut found, journal.as_ref())?;
     }
+    found.needs_check = found.sb.state.get() & state::VALID == 0;
     let writable = found.read_only.is_none();
     if writable {
         let journal = journal.as_ref().filter(|_| !options.bypass_journal);
@@ -156,7 +160,8 @@ fn examine(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found
         None => None,
     };
     let stays = reason.or_else(|| backup.then(|| USES_BACKUP.to_owned()));
-    Ok(Found { device, sb, geometry, read_only, stays, overlaid: false })
+    let (overlaid, needs_check) = (false, false);
+    Ok(Found { device, sb, geometry, read_only, stays, overlaid, needs_check })
 }
 
 pub(crate) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
@@ -275,7 +280,7 @@ pub(super) fn build_layers(
     let geometry = Arc::clone(&found.geometry);
     let (super_block, _) = geometry.super_location();
     let block = store.read::<Error>(super_block, |_| Ok(()))?;
-    let sup = SuperObject::new(&geometry, block, found.sb.clone());
+    let sup = SuperObject::new(&geometry, block, found.sb.clone(), found.needs_check);
     let own = || ErrorPolicy::of_superblock(found.sb.errors.get());
     let policy = options.errors.unwrap_or_else(own);
     let reserved = found.sb.reserved_blocks_count();

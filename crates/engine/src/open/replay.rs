@@ -99,7 +99,15 @@ pub(crate) fn fast_commits(
         ..StoreOptions::default()
     };
     let store = Arc::new(Store::without_journal(Arc::clone(&over), &options)?);
-    let found = Found { device: over, sb, geometry, read_only: None, stays: None, overlaid: true };
+    let found = Found {
+        device: over,
+        sb,
+        geometry,
+        read_only: None,
+        stays: None,
+        overlaid: true,
+        needs_check: false,
+    };
     let fs = build_layers(&found, store, journal.as_ref(), &OpenOptions::default())?;
     orphans::prepare(&fs, true)?;
     let records = fast_commit::replay(&fs, log.next, &log.fast_commits)?;

@@ -19,7 +19,6 @@ use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::inode::{EXTRA_SIZE, FileType, Inode as Fields, flags};
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::numbers::JOURNAL_INO;
-use nextent_ondisk::superblock::state;
 use nextent_ondisk::{Compat, Incompat, Superblock};
 use nextent_sync::Arc;
 
@@ -63,7 +62,7 @@ pub fn add_journal(device: &Arc<dyn BlockDevice>, size: Option<u64>) -> Result<u
     }
     let inode = volume.fs.own_inode(JOURNAL_INO)?;
     let (map, bytes) = inode.with(|state| (state.disk.block, state.disk.size));
-    end(&volume, &before)?;
+    volume.close()?;
     let mut sb = read_super(&**device)?;
     let named = |sb: &mut Superblock| {
         set_journal(sb, true, blocks);
@@ -79,7 +78,7 @@ pub fn add_journal(device: &Arc<dyn BlockDevice>, size: Option<u64>) -> Result<u
         }
         keep_mounts(sb, &before);
     })?;
-    end(&volume, &before)?;
+    volume.close()?;
     Ok(blocks)
 }
 
@@ -103,7 +102,7 @@ pub fn remove_journal(device: &Arc<dyn BlockDevice>) -> Result<()> {
     }
     let volume = writable(device)?;
     let blocks = volume.journal_blocks;
-    end(&volume, &before)?;
+    volume.close()?;
     let forget = |sb: &mut Superblock| {
         if sb.features().has(Compat::HAS_JOURNAL) {
             set_journal(sb, false, blocks);
@@ -118,7 +117,7 @@ pub fn remove_journal(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let volume = writable(device)?;
     clear(&volume)?;
     volume.change_copies(&forget)?;
-    end(&volume, &before)
+    volume.close()
 }
 
 /// Refuses volumes that another node may claim between two opens.
@@ -136,14 +135,6 @@ fn writable(device: &Arc<dyn BlockDevice>) -> Result<Inodes> {
         Some(why) => Err(Error::unsupported(format!("a change of the journal: {why}"))),
         None => Ok(volume),
     }
-}
-
-/// Closes the volume, and keeps the request for a check that it had before.
-fn end(volume: &Inodes, before: &Superblock) -> Result<()> {
-    if before.state.get() & state::VALID == 0 {
-        volume.require_check()?;
-    }
-    volume.close()
 }
 
 /// An open for these changes is no mount.

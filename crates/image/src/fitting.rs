@@ -12,7 +12,7 @@ use nextent::mkfs::{Fit, MEASURED_BLOCKS, MkfsOptions, Needs, Plan};
 use std::path::Path;
 
 /// How often a builder measures again because the volume was full.
-pub(super) const ROUNDS: u32 = 4;
+pub(super) const ROUNDS: u32 = 3;
 /// Contents of fewer blocks are copied again rather than to have spare blocks, which would be more
 /// than a hundredth of them.
 const FEW_BLOCKS: u64 = 4096;
@@ -47,7 +47,7 @@ impl Fitting<'_> {
         match self.round {
             0 => needs.split &= needs.blocks >= FEW_BLOCKS,
             1 => {}
-            round => needs = needs.with_spare(round - 1),
+            round => needs = needs.with_spare(round),
         }
         Ok(Plan::fit(self.options, self.fit, &needs)?)
     }

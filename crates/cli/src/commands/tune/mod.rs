@@ -17,7 +17,6 @@ use changes::Changes;
 use clap::Parser;
 use nextent_image::accounts;
 use nextent_ondisk::Superblock;
-use nextent_ondisk::superblock::state;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -370,9 +369,8 @@ impl Plan {
             sb.set_mounted_at(mounted_at);
             self.changes.apply(sb);
         });
-        let unclean = before.state.get() & state::VALID == 0;
         let marked = match changed {
-            Ok(()) if self.needs_check || unclean => opened.volume.require_check(),
+            Ok(()) if self.needs_check => opened.volume.require_check(),
             other => other,
         };
         marked.context(at)?;

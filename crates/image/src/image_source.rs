@@ -1,4 +1,8 @@
 //! A source that reads an image.
+//!
+//! A directory is listed in the order of inodes, not in that of its blocks, which hashes of names
+//! decide. Inodes and contents of files that were made one after another are near each other, so a
+//! copy reads the device from its start to its end, and what was read ahead is used.
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::trail::Trail;
@@ -9,6 +13,9 @@ use nextent::inodes::{Attr, InodeNo, Inodes, ROOT_INO, SeekKind};
 use nextent::{Cred, Error, FileType};
 use nextent_sync::Arc;
 use std::ops::Range;
+
+/// The most entries of a directory that are sorted by inode at once, which bounds memory.
+const SORTED: usize = 1 << 16;
 
 /// A file of an image and its path.
 #[derive(Clone, Debug)]
@@ -121,14 +128,26 @@ impl Source for ImageSource<'_> {
 
     fn list(&self, dir: &ImageNode, each: &mut dyn FnMut(Vec<u8>, ImageNode)) -> Result<()> {
         let mut listing = Listing::of(dir.ino);
-        while let Some(entry) = listing.next(self.volume) {
-            let ListedEntry { name, ino, .. } = entry?;
-            if !self.is_empty_lost_found(dir.ino, &name, ino) {
-                let trail = Trail::below(&dir.trail, &name);
-                each(name, ImageNode { ino, listed_in: Some(dir.ino), trail });
+        loop {
+            let (mut entries, mut end) = (Vec::new(), None);
+            while entries.len() < SORTED && end.is_none() {
+                match listing.next(self.volume) {
+                    Some(Ok(entry)) => entries.push(entry),
+                    Some(Err(error)) => end = Some(Err(error.into())),
+                    None => end = Some(Ok(())),
+                }
+            }
+            entries.sort_by_key(|entry| entry.ino);
+            for ListedEntry { name, ino, .. } in entries {
+                if !self.is_empty_lost_found(dir.ino, &name, ino) {
+                    let trail = Trail::below(&dir.trail, &name);
+                    each(name, ImageNode { ino, listed_in: Some(dir.ino), trail });
+                }
+            }
+            if let Some(end) = end {
+                return end;
             }
         }
-        Ok(())
     }
 
     fn open(&self, node: &ImageNode, _: &Meta) -> Result<InodeNo> {
@@ -163,5 +182,38 @@ impl Source for ImageSource<'_> {
 
     fn read(&self, file: &InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         Ok(self.volume.read(*file, offset, buf)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nextent::OpenOptions;
+    use nextent::inodes::NewNode;
+    use nextent::mkfs::{self, MkfsOptions};
+    use nextent_device::MemoryDevice;
+
+    #[test]
+    fn directories_are_listed_in_the_order_of_inodes() {
+        let size = 8 << 20;
+        let device = MemoryDevice::new(size);
+        let mut options = MkfsOptions::default();
+        options.size = Some(size);
+        mkfs::make(&device, &options).expect("memory has room");
+        let opened = Inodes::open(Arc::new(device), &OpenOptions::new());
+        let volume = opened.expect("it was made");
+        for n in 0..100 {
+            let name = format!("{n}");
+            let place = (ROOT_INO, name.as_bytes(), NewNode::Regular);
+            let made = volume.mknod(&Cred::root(), place.0, place.1, place.2, 0o644);
+            made.expect("the image has room");
+        }
+        let source = ImageSource::new(&volume, "", 0, false);
+        let mut names = Vec::new();
+        let top = ImageNode::top(ROOT_INO, b"/");
+        source.list(&top, &mut |name, _| names.push(name)).expect("memory can be read");
+        let made: Vec<_> = (0..100).map(|n| n.to_string().into_bytes()).collect();
+        assert_eq!(names, made);
+        volume.close().expect("memory can be written");
     }
 }

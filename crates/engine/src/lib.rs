@@ -13,6 +13,7 @@
 mod alloc;
 mod attr;
 pub mod check;
+mod checksums;
 mod cred;
 mod dir;
 mod error;
@@ -34,6 +35,7 @@ mod recovered;
 mod xattr;
 
 pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
+pub use checksums::{change_uuid, uuid_seeds_checksums};
 pub use cred::Cred;
 pub use error::{Cause, Error, Result, Truncated};
 pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};

@@ -237,6 +237,26 @@ impl CheckClaim {
         Ok(Some(Self { claim }))
     }
 
+    /// The block with the checksum of `geometry`, whose seed the volume is about to get: claimed,
+    /// and clean. The caller writes it; the claim ends with that geometry.
+    pub(crate) fn reseal(&mut self, geometry: &Arc<Geometry>) -> Result<(BlockNo, [Vec<u8>; 2])> {
+        let place = &mut self.claim.place;
+        let mut bytes = vec![0; geometry.block_len()];
+        place.device.read_at(place.at, &mut bytes).map_err(|source| io("read", &source))?;
+        let mut block = place.read()?;
+        if block.sequence.get() != SEQ_FSCK {
+            return Err(in_use(&block));
+        }
+        let images = [SEQ_FSCK, SEQ_CLEAN].map(|sequence| {
+            block.sequence.set(sequence);
+            block.seal(geometry);
+            bytes[..SIZE].copy_from_slice(block.bytes());
+            bytes.clone()
+        });
+        place.geometry = Arc::clone(geometry);
+        Ok((BlockNo(place.at >> geometry.block_bits), images))
+    }
+
     /// Gives the volume back.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Changing the label and other fields while the volume is open: in all copies of the superblock.
 
 mod common;
+#[path = "label/uuid.rs"]
+mod uuid;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

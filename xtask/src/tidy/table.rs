@@ -72,6 +72,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("check", 10),
             ("fs", 10),
             ("journal_change", 10),
+            ("checksums", 11),
             ("inodes", 11),
             ("lab_seams", 12),
         ],

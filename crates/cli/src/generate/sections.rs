@@ -199,7 +199,7 @@ const PAGES: &[(&str, Page)] = &[
         Page {
             examples: &[
                 ("nextent tune -L root -m 1 disk.img", "Sets label and reserved blocks."),
-                ("nextent tune -O metadata_csum_seed -U random disk.img", "Gives a new UUID."),
+                ("nextent tune -U random disk.img", "Gives a new UUID."),
                 ("nextent tune -O verity disk.img@2", "Allows files with fs-verity."),
             ],
             see: &["tune2fs(8)", "nextent-info(1)", "nextent-mkfs(1)"],

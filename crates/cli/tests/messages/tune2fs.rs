@@ -154,7 +154,6 @@ fn what_tune2fs_refuses_is_refused_alike() {
         ("-z undo -L x", "-z is not supported"),
         ("-O ^metadata_csum", "-O ^metadata_csum is not supported: make"),
         ("-O quota", "-O quota is not supported: make"),
-        ("-U random", "add -O metadata_csum_seed"),
     ] {
         let words: Vec<&str> = line.split(' ').chain([image]).collect();
         let said = called("tune2fs", &words);
@@ -165,12 +164,15 @@ fn what_tune2fs_refuses_is_refused_alike() {
 }
 
 #[test]
-fn a_uuid_changes_where_no_checksum_depends_on_it() {
+fn a_uuid_changes_with_all_checksums() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let image = path.to_str().unwrap();
     for (kind, first) in [
+        ("-t ext4", "-U random"),
+        ("-t ext4 -O orphan_file", "-U random -L old"),
         ("-t ext4", "-O metadata_csum_seed -U random"),
+        ("-t ext4 -O ^metadata_csum,uninit_bg", "-U random"),
         ("-t ext4 -O ^metadata_csum", "-U random"),
         ("-t ext2", "-U time"),
     ] {
@@ -260,6 +262,7 @@ fn a_claim_of_a_crashed_node_is_cleared() {
 fn our_command_has_the_same_options() {
     let dir = tempfile::tempdir().unwrap();
     works(dir.path(), &["mkfs", "-q", "image", "16m"]);
+    works(dir.path(), &["mkfs", "-q", "-O", "^has_journal", "bare", "16m"]);
     let text = works(dir.path(), &["tune", "-L", "root", "-c", "-1", "-m", "1", "-l", "image"]);
     for line in ["Setting maximal mount count to -1\n", "volume name:   root\n"] {
         assert!(text.contains(line), "{text}");
@@ -268,7 +271,7 @@ fn our_command_has_the_same_options() {
         (&["tune", "-m", "x", "image"][..], 2, "tune image: bad reserved block ratio - x"),
         (&["tune", "image"], 2, "tune image: nothing to change"),
         (&["tune", "-E", "x=1", "image"], 2, "tune image: -E x=1: unknown"),
-        (&["tune", "-U", "random", "image"], 1, "tune image: -U is not supported: all checksums"),
+        (&["tune", "-U", "random", "bare"], 1, "-U is not supported without a journal: all"),
         (&["tune", "-L", "x", "none"], 1, "none: "),
     ] {
         let said = run(dir.path(), args);

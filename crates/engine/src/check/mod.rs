@@ -9,7 +9,7 @@
 //! - pass 5 (`quota`, `bitmaps`): counts of quota files, bitmaps, counts, totals
 //!
 //! Apart from the passes, `survey` reads what a volume says of itself without checking it, and
-//! `block_usage` what each block is used for.
+//! `block_usage` what each block is used for. `checksummed` finds the blocks that have checksums.
 //!
 //! Invariants:
 //! - The device may hold any bytes.
@@ -23,6 +23,7 @@ mod backups;
 mod bitmaps;
 mod bits;
 mod block_usage;
+mod checksummed;
 mod claims;
 mod contents;
 mod descriptors;
@@ -49,6 +50,7 @@ mod walk;
 
 pub use crate::mmp::CheckClaim;
 pub use block_usage::{BlockUsage, BlockUse, FileLayout, UseCounts, block_usage};
+pub(crate) use checksummed::{Checksummed, InodeMetadata};
 pub use external::{is_journal, read_journal};
 pub use overview::Overview;
 pub use report::{CheckReport, Problem, Severity, Totals};

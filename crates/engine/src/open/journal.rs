@@ -22,7 +22,7 @@ use crate::map::{self, BlockKind, BlockRequest, BlockRun, Extent, MapCx, MapKind
 const MIN_BLOCKS: u64 = 1024;
 
 /// Where the journal lies.
-pub(super) struct Located {
+pub(crate) struct Located {
     /// Its blocks in order: runs of the volume.
     runs: Vec<BlockRun>,
     blocks: u64,
@@ -49,7 +49,7 @@ impl Space for NoSpace {
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a journal on another device; a damaged journal inode.
-pub(super) fn locate(
+pub(crate) fn locate(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     geometry: &Geometry,
@@ -171,7 +171,7 @@ impl Located {
     }
 
     /// The most blocks that [`log_blocks`](Self::log_blocks) can log.
-    pub(super) fn log_room(
+    pub(crate) fn log_room(
         &self,
         device: &Arc<dyn BlockDevice>,
         geometry: &Geometry,
@@ -180,7 +180,7 @@ impl Located {
     }
 
     /// Makes blocks durable as the only transaction of the empty log.
-    pub(super) fn log_blocks(
+    pub(crate) fn log_blocks(
         &self,
         device: &Arc<dyn BlockDevice>,
         geometry: &Geometry,
@@ -190,7 +190,7 @@ impl Located {
     }
 
     /// Marks the log empty; its blocks are in place.
-    pub(super) fn empty_log(
+    pub(crate) fn empty_log(
         &self,
         device: &Arc<dyn BlockDevice>,
         geometry: &Geometry,

@@ -26,6 +26,7 @@ mod replay;
 mod staged;
 mod supported;
 
+pub(crate) use journal::{Located, locate as locate_journal};
 pub(crate) use lifecycle::{read_super, write_super};
 pub use options::OpenOptions;
 pub use replacements::Replacements;

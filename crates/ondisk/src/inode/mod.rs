@@ -356,6 +356,22 @@ pub fn csum_seed(geometry: &Geometry, ino: InodeNo, generation: u32) -> u32 {
     csum_u32(csum_u32(geometry.csum_seed, ino.0), generation)
 }
 
+/// The hash of the value of an attribute that `inode` holds: the seconds of its access time.
+#[must_use]
+pub fn value_hash(inode: &Inode) -> u32 {
+    inode.atime.to_words().0
+}
+
+/// Stores the hash of the value that the inode in `bytes` holds.
+///
+/// # Panics
+///
+/// If `bytes` is shorter than an inode.
+pub fn set_value_hash(bytes: &mut [u8], hash: u32) {
+    let (base, _) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
+    base.atime.set(hash);
+}
+
 /// The translator's block of the inode in `bytes`, on a volume of the Hurd. A translator is a
 /// program that serves the file; the block holds its name. 0 for none, and on all other volumes.
 #[must_use]

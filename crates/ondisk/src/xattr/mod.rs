@@ -2,8 +2,8 @@
 //!
 //! One list may be in the inode after its fields, another one in a block, which files with equal
 //! attributes share. [`in_inode`] and [`in_block`] check a whole list, so the [`Entries`] that they
-//! return cannot fail. A list is never changed in place: [`write_inode`] and [`write_block`] encode
-//! a new one.
+//! return cannot fail. Only hashes are changed in place: [`write_inode`] and [`write_block`] encode
+//! a new list.
 //!
 //! Source: ext4 disk layout documentation, "Extended Attributes".
 
@@ -266,6 +266,34 @@ pub fn in_block<'a>(
 pub fn set_refcount(block: &mut [u8], refcount: u32) {
     if let Ok((raw, _)) = RawHeader::mut_from_prefix(block) {
         raw.refcount.set(refcount);
+    }
+}
+
+/// Changes the hashes of the entries with these numbers, in order, and the hash of all entries of a
+/// block. `area` is checked; see [`in_inode`] and [`in_block`].
+pub fn set_hashes(area: &mut [u8], is_inode: bool, new: &[(usize, u32)]) {
+    let mut rest = match (is_inode, new) {
+        (_, []) => return,
+        (true, _) => &mut area[INODE_HEADER..],
+        (false, _) => &mut area[BLOCK_HEADER..],
+    };
+    let (mut all, mut at) = (Vec::new(), 0);
+    while rest.first_chunk() != Some(&[0; LIST_END])
+        && let Ok((raw, _)) = RawEntry::mut_from_prefix(rest)
+    {
+        if let Some((_, hash)) = new.iter().find(|(changed, _)| *changed == at) {
+            raw.hash.set(*hash);
+        }
+        all.push(raw.hash.get());
+        let len = entry_len(usize::from(raw.name_len));
+        rest = rest.get_mut(len..).unwrap_or_default();
+        at += 1;
+    }
+    if !is_inode
+        && let Ok((raw, _)) = RawHeader::mut_from_prefix(area)
+        && raw.hash.get() != 0
+    {
+        raw.hash.set(block_hash(all));
     }
 }
 

@@ -251,9 +251,15 @@ pub(super) fn label(text: &[u8]) -> (Vec<u8>, bool) {
     (text[..len].to_vec(), len < text.len())
 }
 
+/// Whether checksums depend on the UUID of a volume that gets the features `set`.
+pub(super) fn seeds_checksums(sb: &Superblock, set: Features) -> bool {
+    let gets_seed = set.has(Incompat::CSUM_SEED) && sb.features().metadata_csum();
+    nextent::uuid_seeds_checksums(sb) && !gets_seed
+}
+
 /// `-U`: the UUID, if the volume may have another one. `set` are features that it gets.
 pub(super) fn uuid(text: &str, sb: &Superblock, set: Features) -> Result<Uuid, Wrong> {
-    use nextent_ondisk::{Compat, RoCompat};
+    use nextent_ondisk::Compat;
     let uuid = crate::commands::mkfs::values::uuid(text);
     let uuid = uuid.map_err(|_| Wrong::Plain("Invalid UUID format\n".into()))?;
     let features = sb.features();
@@ -269,14 +275,9 @@ pub(super) fn uuid(text: &str, sb: &Superblock, set: Features) -> Result<Uuid, W
         let text = "-U is not supported with an external journal, which lists the UUID";
         return Err(Wrong::Plain(text.into()));
     }
-    let seeded = features.has(Incompat::CSUM_SEED) || set.has(Incompat::CSUM_SEED);
-    if features.metadata_csum() && !seeded {
-        let text = "-U is not supported: all checksums depend on the UUID. If you only use \
-                    kernels newer than v4.4, add -O metadata_csum_seed.";
-        return Err(Wrong::Plain(text.into()));
-    }
-    if features.has(RoCompat::GDT_CSUM) {
-        let text = "-U is not supported with uninit_bg: its checksums depend on the UUID";
+    if seeds_checksums(sb, set) && !features.has(Compat::HAS_JOURNAL) {
+        let text = "-U is not supported without a journal: all checksums depend on the UUID. \
+                    If you only use kernels newer than v4.4, add -O metadata_csum_seed.";
         return Err(Wrong::Plain(text.into()));
     }
     Ok(uuid)

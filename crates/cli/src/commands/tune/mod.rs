@@ -47,9 +47,11 @@ Features of -O:
   large_file or huge_file is cleared, e2fsck -f must complete the change. Others are refused, unless
   the volume is already as asked for.
 
-A UUID (-U) changes only if no checksum depends on it: with metadata_csum, set metadata_csum_seed
-in the same call. Options that rewrite other structures (-I, -Q) are refused. An image in use is
-refused. Times (-T) are in UTC: YYYYMMDD[HH[MM[SS]]] or now.";
+Where checksums depend on the UUID, -U checks the volume and computes all of them anew, as one
+transaction: the volume must have a journal with room for all blocks that change. With -O
+metadata_csum_seed in the same call, no checksum depends on the UUID. Options that rewrite other
+structures (-I, -Q) are refused. An image in use is refused. Times (-T) are in UTC:
+YYYYMMDD[HH[MM[SS]]] or now.";
 
 /// tune2fs's options; tune2fs(8) describes them.
 #[derive(Debug, Parser)]
@@ -181,8 +183,15 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
         let device = device(&args.image, Purpose::Change)?;
         nextent::clear_mmp(&device, sb).context(|| args.image.to_string())?;
     }
-    if writes {
+    let seeds = changes::seeds_checksums(sb, plan.changes.set);
+    let seed = plan.changes.uuid.take_if(|uuid| seeds && uuid.as_bytes() != &sb.uuid);
+    if writes && (seed.is_none() || plan.writes_more(args)) {
         plan.write(&args.image, sb)?;
+    }
+    if let Some(uuid) = seed {
+        let device = device(&args.image, Purpose::Change)?;
+        let changed = nextent::change_uuid(&device, uuid.into_bytes());
+        changed.context(|| format!("{}: UUID", args.image))?;
     }
     for line in &plan.said {
         print(line)?;
@@ -213,6 +222,11 @@ fn print(line: &str) -> Result<()> {
 impl Plan {
     /// Whether the superblock changes.
     fn writes(&self, args: &Args) -> bool {
+        args.uuid.is_some() || self.writes_more(args)
+    }
+
+    /// Whether the superblock changes besides the UUID.
+    fn writes_more(&self, args: &Args) -> bool {
         let given = [
             &args.most_mounts,
             &args.mounts,
@@ -223,7 +237,6 @@ impl Plan {
             &args.reserved,
             &args.checked,
             &args.user,
-            &args.uuid,
         ];
         let texts = args.label.is_some() || args.last_mounted.is_some();
         let lists = [&args.mount_options, &args.features];

@@ -241,3 +241,41 @@ pub fn retarget(
     raw.ino.set(ino.0);
     raw.file_type = code(geometry, file_type.entry_code());
 }
+
+/// Stores `to` in each entry of a directory block that names `from`. Returns the number of such
+/// entries. Their types stay.
+///
+/// # Errors
+///
+/// A record that breaks a rule; the block is unchanged.
+pub fn renumber(
+    geometry: &Geometry,
+    block: &mut [u8],
+    from: InodeNo,
+    to: InodeNo,
+) -> Result<usize, Corrupt> {
+    let body = body_len(geometry, block);
+    renumber_inline(geometry, &mut block[..body], from, to)
+}
+
+/// As [`renumber`], for exactly the records in `bytes`: a part of a directory's inline data.
+///
+/// # Errors
+///
+/// As [`renumber`].
+pub fn renumber_inline(
+    geometry: &Geometry,
+    bytes: &mut [u8],
+    from: InodeNo,
+    to: InodeNo,
+) -> Result<usize, Corrupt> {
+    let mut found = Vec::new();
+    for entry in Entries::over(geometry, bytes) {
+        let entry = entry?;
+        if entry.is_used() && entry.ino == from {
+            found.push(entry.offset);
+        }
+    }
+    found.iter().for_each(|offset| raw_at(bytes, *offset).ino.set(to.0));
+    Ok(found.len())
+}

@@ -9,7 +9,9 @@
 
 mod edit;
 
-pub use edit::{NewEntry, find, init_dots, init_leaf, insert, pack, remove, retarget};
+pub use edit::{
+    NewEntry, find, init_dots, init_leaf, insert, pack, remove, renumber, renumber_inline, retarget,
+};
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -251,6 +253,13 @@ pub(crate) fn body_len(geometry: &Geometry, block: &[u8]) -> usize {
 #[must_use]
 pub fn inline_parent(area: &[u8]) -> Option<InodeNo> {
     U32::ref_from_prefix(area).ok().map(|(ino, _)| InodeNo(ino.get()))
+}
+
+/// Stores the parent's inode number at the start of a directory's inline data.
+pub fn set_inline_parent(area: &mut [u8], parent: InodeNo) {
+    if let Ok((ino, _)) = U32::mut_from_prefix(area) {
+        ino.set(parent.0);
+    }
 }
 
 /// The records of any directory block. An index root shows `.` and `..`; another index node shows

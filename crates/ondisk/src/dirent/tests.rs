@@ -119,6 +119,7 @@ proptest! {
         let slot = NewEntry::new(InodeNo(5), FileType::Regular, b"name");
         let _ = insert(&geometry, &mut bytes, &slot);
         let _ = remove(&geometry, &mut bytes, 16);
+        let _ = renumber(&geometry, &mut bytes, InodeNo(5), InodeNo(6));
         let _ = entries(&geometry, &bytes).from(777).count();
         seal(1, BlockNo(0), &mut bytes);
     }
@@ -134,4 +135,33 @@ fn an_index_root_over_an_old_block_of_entries_has_no_tail() {
     block[16..18].copy_from_slice(&4084u16.to_le_bytes());
     assert!(!has_tail(&block));
     assert_eq!(entries(&geometry, &block).map(Result::unwrap).count(), 2);
+}
+
+#[test]
+fn entries_of_one_inode_get_another_number() {
+    for list in ["filetype,metadata_csum", "none"] {
+        let geometry = with_features(list);
+        let mut block = vec![0; 4096];
+        init_dots(&geometry, &mut block, InodeNo(12), InodeNo(2));
+        for (ino, name) in [(20, &b"one"[..]), (21, b"two"), (20, b"three")] {
+            let slot = NewEntry::new(InodeNo(ino), FileType::Symlink, name);
+            insert(&geometry, &mut block, &slot).unwrap().unwrap();
+        }
+        let all = |block: &[u8]| -> Vec<_> {
+            let entry = |entry: DirEntry<'_>| (entry.name.to_vec(), entry.ino.0, entry.type_code);
+            entries(&geometry, block).map(|found| entry(found.unwrap())).collect()
+        };
+        let mut expected = all(&block);
+        assert_eq!(renumber(&geometry, &mut block, InodeNo(20), InodeNo(9)).unwrap(), 2);
+        assert_eq!(renumber(&geometry, &mut block, InodeNo(20), InodeNo(10)).unwrap(), 0);
+        expected.iter_mut().filter(|entry| entry.1 == 20).for_each(|entry| entry.1 = 9);
+        assert_eq!(all(&block), expected);
+        // Bytes without room for the parent's number do not change.
+        set_inline_parent(&mut block[..3], InodeNo(7));
+        assert_eq!(all(&block), expected);
+        set_inline_parent(&mut block, InodeNo(7));
+        assert_eq!(inline_parent(&block), Some(InodeNo(7)));
+        block[4] = 3;
+        assert!(renumber(&geometry, &mut block, InodeNo(21), InodeNo(9)).is_err());
+    }
 }

@@ -2,16 +2,18 @@
 //!
 //! One list may be in the inode after its fields, another one in a block, which files with equal
 //! attributes share. [`in_inode`] and [`in_block`] check a whole list, so the [`Entries`] that they
-//! return cannot fail. Only hashes are changed in place: [`write_inode`] and [`write_block`] encode
-//! a new list.
+//! return cannot fail. [`write_inode`] and [`write_block`] encode a new list. In place only hashes
+//! change, and the numbers of inodes that hold values.
 //!
 //! Source: ext4 disk layout documentation, "Extended Attributes".
 
 mod encode;
 mod names;
+mod value_inode;
 
 pub use encode::{space_for, write_block, write_inode};
 pub use names::{full_name, index, split_name};
+pub use value_inode::{renumber_in_block, renumber_in_inode};
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

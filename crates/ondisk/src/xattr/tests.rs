@@ -222,6 +222,8 @@ proptest! {
             let _ = (list.find(1, b"x"), list.count());
         }
         let _ = verify(1, BlockNo(1), &bytes);
+        let _ = renumber_in_inode(&geometry, &mut bytes, InodeNo(5), InodeNo(6));
+        let _ = renumber_in_block(&geometry, &mut bytes, InodeNo(5), InodeNo(6));
         set_refcount(&mut bytes, 7);
         seal(1, BlockNo(1), &mut bytes);
     }
@@ -246,4 +248,33 @@ fn hashes_over_signed_name_bytes_differ_only_for_non_ascii() {
         let alike = signed_entry_hash(name, b"v") == entry_hash(name, b"v");
         assert_eq!(alike, name.is_ascii());
     }
+}
+
+#[test]
+fn inodes_of_values_get_another_number() {
+    let mut geometry = small_geometry();
+    geometry.features.set(Incompat::EA_INODE, true);
+    let entry = |name, value, hash| XattrEntry { index: 1, name, value, hash };
+    let stored = |from: u32| {
+        [
+            entry(&b"first"[..], Value::Inode(InodeNo(from), 5000), 77),
+            entry(b"other", Value::Inode(InodeNo(12), 6000), 78),
+            entry(b"same!", Value::Inode(InodeNo(from), 5000), 79),
+            entry(b"within", Value::Bytes(&[11, 0, 0, 0]), 0),
+        ]
+    };
+    let (from, to) = (InodeNo(11), InodeNo(13));
+    let mut area = vec![0; 200];
+    assert!(write_inode(&mut area, &stored(11)));
+    assert_eq!(renumber_in_inode(&geometry, &mut area, from, to).unwrap(), 2);
+    let read: Vec<_> = in_inode(&geometry, &area).unwrap().collect();
+    assert_eq!(read, stored(13));
+    let (mut block, mut expected) = (vec![0; 1024], vec![0; 1024]);
+    write_block(&mut block, &stored(11)).unwrap();
+    assert_eq!(renumber_in_block(&geometry, &mut block, from, to).unwrap(), 2);
+    write_block(&mut expected, &stored(13)).unwrap();
+    assert_eq!(block, expected);
+    let mut none = [0; 3];
+    assert_eq!(renumber_in_inode(&geometry, &mut none, from, to).unwrap(), 0);
+    assert!(renumber_in_block(&geometry, &mut none, from, to).is_err());
 }

@@ -32,6 +32,7 @@ mod open;
 mod ops;
 mod policy;
 mod recovered;
+pub mod resize;
 mod xattr;
 
 pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};

@@ -70,6 +70,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("open", 9),
             ("mkfs", 9),
             ("check", 10),
+            ("resize", 11),
             ("fs", 10),
             ("journal_change", 10),
             ("checksums", 11),

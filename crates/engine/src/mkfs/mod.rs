@@ -54,6 +54,11 @@ pub use options::{
 pub use plan::Plan;
 pub use profile::written_features;
 
+// For a volume that gets more groups.
+pub(crate) use place::{Place, place_group, place_inside};
+pub(crate) use space::Space;
+pub(crate) use super_block::copy_for as backup_superblock;
+
 use nextent_device::BlockDevice;
 
 /// Makes a volume on the device.

@@ -12,10 +12,18 @@ use super::space::Space;
 
 /// The three metadata areas of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) block_bitmap: BlockNo,
-    pub(super) inode_bitmap: BlockNo,
-    pub(super) inode_table: BlockNo,
+pub(crate) struct Place {
+    pub(crate) block_bitmap: BlockNo,
+    pub(crate) inode_bitmap: BlockNo,
+    pub(crate) inode_table: BlockNo,
+}
+
+impl Place {
+    /// First block and length of each area.
+    pub(crate) fn runs(&self, geometry: &Geometry) -> [(BlockNo, u64); 3] {
+        let table = u64::from(geometry.inode_table_blocks);
+        [(self.block_bitmap, 1), (self.inode_bitmap, 1), (self.inode_table, table)]
+    }
 }
 
 /// How groups are packed.
@@ -53,15 +61,35 @@ pub(super) fn place_all(
         return place_packed(geometry, space).ok_or_else(no_room);
     }
     for group in geometry.groups() {
-        let place = if geometry.flex_groups > 1 {
-            place_flexible(geometry, space, group, places.last())
-        } else {
-            place_alone(geometry, packing.stride, space, group)
-        };
+        let place = place_group(geometry, packing.stride, space, group, places.last());
         let no_room = || MkfsError::TooSmall(format!("no room for the metadata of group {group}"));
         places.push(place.ok_or_else(no_room)?);
     }
     Ok(places)
+}
+
+/// Places and takes the metadata of one group. `before` is the place of the group before it.
+pub(crate) fn place_group(
+    geometry: &Geometry,
+    stride: u32,
+    space: &mut Space,
+    group: GroupNo,
+    before: Option<&Place>,
+) -> Option<Place> {
+    if geometry.flex_groups > 1 {
+        place_flexible(geometry, space, group, before)
+    } else {
+        place_alone(geometry, stride, space, group)
+    }
+}
+
+/// Places and takes the metadata of one group inside it.
+pub(crate) fn place_inside(
+    geometry: &Geometry,
+    space: &mut Space,
+    group: GroupNo,
+) -> Option<Place> {
+    place_alone(geometry, 0, space, group)
 }
 
 /// Takes the first `len` free blocks in `from..end`, or else in `again..end`.

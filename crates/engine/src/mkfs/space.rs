@@ -10,27 +10,27 @@ use nextent_ondisk::BlockNo;
 
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u64,
-    pub(super) len: u64,
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
 }
 
 impl Run {
-    pub(super) fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.start + self.len
     }
 }
 
 /// The taken blocks of a volume.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Start to end of each taken run.
     runs: BTreeMap<u64, u64>,
 }
 
 impl Space {
     /// Takes blocks that must be free.
-    pub(super) fn take(&mut self, start: BlockNo, len: u64) {
+    pub(crate) fn take(&mut self, start: BlockNo, len: u64) {
         if len == 0 {
             return;
         }
@@ -99,7 +99,7 @@ impl Space {
     }
 
     /// The taken runs inside a range, cut to it.
-    pub(super) fn taken_in(&self, start: u64, end: u64) -> impl Iterator<Item = Run> + '_ {
+    pub(crate) fn taken_in(&self, start: u64, end: u64) -> impl Iterator<Item = Run> + '_ {
         let first = self.runs.range(..start).next_back().map(|(_, &stop)| (start, stop));
         let first = first.filter(|(from, stop)| stop > from);
         let rest = self.runs.range(start..end).map(|(&from, &stop)| (from, stop));

@@ -130,7 +130,7 @@ fn set_optional(sb: &mut Superblock, options: &MkfsOptions, resolved: &Resolved)
 }
 
 /// The bytes of the copy that `group` keeps.
-pub(super) fn copy_for(sb: &Superblock, group: GroupNo) -> Superblock {
+pub(crate) fn copy_for(sb: &Superblock, group: GroupNo) -> Superblock {
     let mut copy = sb.clone();
     // The field has 16 bits; groups beyond are noted as the last it can name, as mke2fs does.
     copy.block_group_nr.set(must_fit(group.0.min(u32::from(u16::MAX))));

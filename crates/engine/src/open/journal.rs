@@ -123,7 +123,7 @@ fn read_inode(store: &Store, geometry: &Geometry, ino: InodeNo) -> Result<Fields
 
 impl Located {
     /// The number of blocks.
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 

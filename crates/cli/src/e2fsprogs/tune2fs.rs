@@ -6,7 +6,7 @@ use crate::commands::tune::{self, Wrong};
 use crate::failure::{Failure, Result, complain, say};
 use crate::target::ImageSpec;
 use clap::Parser;
-use nextent_ondisk::{Incompat, Superblock};
+use nextent_ondisk::Incompat;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -16,8 +16,8 @@ const USAGE: &str = "Usage: tune2fs [-c max_mounts_count] [-e errors_behavior] [
     \t[-r reserved_blocks_count] [-u user] [-C mount_count]\n\
     \t[-L volume_label] [-M last_mounted_dir]\n\
     \t[-O [^]feature[,...]] [-E extended-option[,...]]\n\
-    \t[-T last_check_time] [-U UUID] device\n\
-    Not supported: -I -Q -z. `nextent tune --help` describes the others.";
+    \t[-T last_check_time] [-U UUID] [-I new_inode_size] device\n\
+    Not supported: -Q -z. `nextent tune --help` describes the others.";
 
 const EXTENDED: &str = "\nBad options specified.\n\n\
     Extended options are separated by commas, and may take an argument which\n\
@@ -55,7 +55,18 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
     }
     let volume = overview(image, None)?;
     if let Some(size) = words.last('I') {
-        return resize_inodes(utf8("-I", size)?, volume.superblock());
+        let flexible = volume.superblock().features().has(Incompat::FLEX_BG);
+        let now = u32::from(volume.superblock().inode_size_bytes());
+        // tune2fs has this reason only for sizes that are possible.
+        let larger = utf8("-I", size)?.parse::<u32>().is_ok_and(|size| {
+            let block = volume.geometry().block_size;
+            size.is_power_of_two() && size > now && size <= block
+        });
+        if flexible && larger {
+            let text = "Changing the inode size not supported for filesystems with the flex_bg";
+            to_stderr(&format!("{text}\nfeature enabled."));
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let mut list: Vec<OsString> = vec!["tune".into()];
     list.extend(words.arguments(|letter, _| Some(letter)));
@@ -80,19 +91,6 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
             line.iter().for_each(|line| to_stderr(line));
             to_stderr(EXTENDED);
         }
-    }
-    Ok(ExitCode::FAILURE)
-}
-
-/// Refuses `-I`, for the reasons of tune2fs or because it is not supported.
-fn resize_inodes(size: &str, sb: &Superblock) -> Result<ExitCode> {
-    if size.parse() == Ok(sb.inode_size_bytes()) {
-        to_stderr(&format!("The inode size is already {size}"));
-    } else if sb.features().has(Incompat::FLEX_BG) {
-        let text = "Changing the inode size not supported for filesystems with the flex_bg";
-        to_stderr(&format!("{text}\nfeature enabled."));
-    } else {
-        return Err(Failure::new("-I is not supported: make the file system with mke2fs -I"));
     }
     Ok(ExitCode::FAILURE)
 }

@@ -57,6 +57,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("-E clear_mmp", "Error in using clear_mmp. It must be used with -f"),
     ("-I 256", "The inode size is already 256"),
     ("-I 512", "Changing the inode size not supported for filesystems with the flex_bg\nfeature"),
+    ("-I 128", "Shrinking inode size is not supported"),
+    ("-I 2048", "Invalid inode size 2048 (max 1024)"),
+    ("-I 300", "Inode size must be a power of two- 300"),
+    ("-I x", "bad inode size - x"),
     ("-Z", "invalid option -- 'Z'"),
     ("-f", "Usage: tune2fs"),
     ("-L", "option requires an argument -- 'L'"),
@@ -200,6 +204,51 @@ fn a_uuid_changes_with_all_checksums() {
     let said = called("tune2fs", &["-O", "^metadata_csum_seed", image]);
     assert!(said.code == 1 && said.err.contains("after the UUID has changed"), "{said:?}");
     e2fs::assert_clean(&path);
+}
+
+#[test]
+fn inodes_become_larger_as_with_tune2fs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (ours, theirs, tree) = (path("ours"), path("theirs"), path("tree"));
+    for at in 0..40 {
+        let sub = format!("{tree}/sub{at}");
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::write(format!("{sub}/file"), vec![at; 1000 * usize::from(at)]).unwrap();
+    }
+    for kind in ["-t ext2", "-t ext3", "-t ext4 -O ^flex_bg"] {
+        let words = ["-b", "1024", "-g", "2048", "-I", "128", "-d", &tree];
+        let words: Vec<&str> = kind.split(' ').chain(words).collect();
+        need!(e2fs::mke2fs(Path::new(&ours), 10 << 20, &words));
+        std::fs::copy(&ours, &theirs).unwrap();
+        let (before, size) = (need!(e2fs::debugfs(Path::new(&ours), false, &["ls -lR /"])), "-I");
+        let expected = need!(real(&[size, "256", &theirs]));
+        let said = called("tune2fs", &[size, "256", &ours]);
+        assert_eq!((said.code, &said.err), (expected.code, &expected.err), "{kind}");
+        assert_eq!(kept(&said.out), kept(&expected.out), "{kind}");
+        // tune2fs keeps the old count of blocks that files cannot have, and leaves out fields that
+        // mke2fs sets for inodes of this size.
+        let known = |line: &String| !line.starts_with("Overhead") && !line.contains("extra isize:");
+        let lines = |image| dump(image, false).into_iter().filter(known).collect::<Vec<_>>();
+        assert_eq!(lines(&ours), lines(&theirs), "{kind}");
+        e2fs::assert_clean(Path::new(&ours));
+        let after = need!(e2fs::debugfs(Path::new(&ours), false, &["ls -lR /"]));
+        assert_eq!(before, after, "{kind}");
+        if let Ok(mount) = KernelMount::new(Path::new(&ours), Access::ReadWrite) {
+            for at in 0..40 {
+                let file = mount.path().join(format!("sub{at}/file"));
+                assert_eq!(std::fs::read(&file).unwrap(), vec![at; 1000 * usize::from(at)]);
+                std::fs::write(file, "new").unwrap();
+            }
+            mount.unmount();
+        }
+        e2fs::assert_clean(Path::new(&ours));
+    }
+    // tune2fs refuses flexible groups, `nextent tune` does not.
+    need!(e2fs::mke2fs(Path::new(&ours), 10 << 20, &["-t", "ext4", "-I", "128"]));
+    let said = called("nextent", &["tune", "-I", "512", &ours]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    e2fs::assert_clean(Path::new(&ours));
 }
 
 /// Kata's calls, on a volume whose journal waits for replay.

@@ -6,6 +6,7 @@
 mod changes;
 mod extended;
 mod features;
+mod inode_size;
 mod journal;
 
 use crate::e2fsprogs::{self, mount_options};
@@ -49,9 +50,9 @@ Features of -O:
 
 Where checksums depend on the UUID, -U checks the volume and computes all of them anew, as one
 transaction: the volume must have a journal with room for all blocks that change. With -O
-metadata_csum_seed in the same call, no checksum depends on the UUID. Options that rewrite other
-structures (-I, -Q) are refused. An image in use is refused. Times (-T) are in UTC:
-YYYYMMDD[HH[MM[SS]]] or now.";
+metadata_csum_seed in the same call, no checksum depends on the UUID. -I checks the volume, moves
+files out of the way and writes new inode tables; times then reach beyond 2038. -Q is refused. An
+image in use is refused. Times (-T) are in UTC: YYYYMMDD[HH[MM[SS]]] or now.";
 
 /// tune2fs's options; tune2fs(8) describes them.
 #[derive(Debug, Parser)]
@@ -82,6 +83,9 @@ pub(crate) struct Args {
     /// Time between two checks: a number of days, or with d, w or m; 0 for none
     #[arg(short = 'i', value_name = "INTERVAL", allow_hyphen_values = true)]
     interval: Option<String>,
+    /// Bytes of an inode, more than now
+    #[arg(short = 'I', value_name = "BYTES")]
+    inode_size: Option<String>,
     /// Add a journal
     #[arg(short = 'j')]
     journal: bool,
@@ -152,6 +156,7 @@ struct Plan {
     list: bool,
     /// Add a journal of a size, or remove the journal.
     journal: Option<journal::Change>,
+    inode_size: Option<u16>,
 }
 
 /// `nextent tune`.
@@ -176,7 +181,8 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
     let mut plan = Plan { list: args.list, ..Plan::default() };
     plan.add(args, sb)?;
     let writes = plan.writes(args);
-    if !writes && !plan.list && !plan.clear_mmp && plan.journal.is_none() {
+    let other = plan.journal.is_some() || plan.inode_size.is_some();
+    if !writes && !plan.list && !plan.clear_mmp && !other {
         return Err(Wrong::Value("nothing to change".into()));
     }
     if plan.clear_mmp {
@@ -198,6 +204,9 @@ pub(crate) fn change(args: &Args, sb: &Superblock) -> std::result::Result<(), Wr
     }
     if let Some(change) = plan.journal {
         journal::apply(change, &args.image)?;
+    }
+    if let Some(size) = plan.inode_size {
+        inode_size::apply(size, &args.image)?;
     }
     if plan.needs_check {
         print("\nPlease run e2fsck -f on the filesystem.\n")?;
@@ -283,6 +292,9 @@ impl Plan {
         }
         if let Some(change) = self.journal {
             journal::check(change, sb)?;
+        }
+        if let Some(text) = &args.inode_size {
+            self.inode_size = Some(inode_size::asked(text, sb)?);
         }
         if let Some(text) = &args.uuid {
             self.changes.uuid = Some(changes::uuid(text, sb, self.changes.set)?);

@@ -136,7 +136,7 @@ impl Volume {
     }
 
     /// Changes a block of attributes, with a new checksum.
-    fn put_attributes(&mut self, block: BlockNo, mut bytes: Vec<u8>) {
+    pub(super) fn put_attributes(&mut self, block: BlockNo, mut bytes: Vec<u8>) {
         if self.geo.features.metadata_csum() {
             xattr::seal(self.geo.csum_seed, block, &mut bytes);
         }

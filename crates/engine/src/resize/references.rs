@@ -45,6 +45,14 @@ pub(super) struct Reference {
     block: u64,
 }
 
+impl Reference {
+    /// Whether the place is a block of attributes.
+    #[cfg(test)]
+    pub(super) fn is_shared(&self) -> bool {
+        self.owner == 0
+    }
+}
+
 /// All places that name inodes with numbers above a limit, by these numbers. The blocks of a
 /// directory that moves are not places of its own number: they get new checksums with it.
 #[derive(Debug, Default)]
@@ -245,10 +253,7 @@ impl Volume {
     fn renumber_attributes(&mut self, block: BlockNo, from: InodeNo, to: InodeNo) -> Result<usize> {
         let mut bytes = self.attribute_block(block)?;
         let found = xattr::renumber_in_block(&self.geo, &mut bytes, from, to)?;
-        if self.geo.features.metadata_csum() {
-            xattr::seal(self.geo.csum_seed, block, &mut bytes);
-        }
-        self.put(block, bytes);
+        self.put_attributes(block, bytes);
         Ok(found)
     }
 

@@ -2,16 +2,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_ondisk::xattr::Value;
-use nextent_ondisk::{InodeNo, xattr};
+use nextent_num::to_usize;
+use nextent_ondisk::xattr::{self, Value, XattrEntry};
+use nextent_ondisk::{InodeNo, htree};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs, need};
 
 use super::{FreeNumbers, NewNumbers, Volume};
 use crate::attr::DirEntry;
 use crate::error::Error;
-use crate::open::{OpenOptions, read_super};
+use crate::open::{OpenOptions, read_super, write_super};
 use crate::ops::Inodes;
+use crate::resize::commit::set_recovery;
+use crate::resize::{ResizeOptions, resize};
 use crate::{Cred, FileType};
 
 const SIZE: u64 = 16 << 20;
@@ -27,9 +30,10 @@ struct Image {
     before: BTreeMap<String, Entry>,
 }
 
-/// What a name leads to, but for the inode number.
-#[derive(Debug, PartialEq, Eq)]
+/// What a name leads to.
+#[derive(Debug)]
 struct Entry {
+    ino: InodeNo,
     kind: FileType,
     mode: u16,
     links: u32,
@@ -39,10 +43,24 @@ struct Entry {
     first: String,
 }
 
+impl PartialEq for Entry {
+    /// Compares everything but the number.
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.mode, self.links) == (other.kind, other.mode, other.links)
+            && (&self.contents, &self.xattrs) == (&other.contents, &other.xattrs)
+            && self.first == other.first
+    }
+}
+
 impl Image {
     /// An image made by mke2fs with `args`, with a tree of files. `names` hard links make one
     /// directory large.
     fn make(args: &[&str], names: u32) -> Result<Self, Skip> {
+        Self::make_with(args, names, &[])
+    }
+
+    /// As [`Self::make`], with more commands of debugfs, where `VALUE` is a file of 5000 bytes.
+    fn make_with(args: &[&str], names: u32, more: &[&str]) -> Result<Self, Skip> {
         let dir = tempfile::tempdir().unwrap();
         let mut image = Self { dir, before: BTreeMap::new() };
         let fixed = ["-b", "1024", "-g", "2048", "-N", "512"];
@@ -52,6 +70,8 @@ impl Image {
         script.push("cd /".to_owned());
         image.add_files(&mut script, names);
         script.push("cd /".to_owned());
+        let value = image.host_file("value", &[b'v'; 5000]);
+        script.extend(more.iter().map(|line| line.replace("VALUE", &value)));
         script.extend((0..FILLERS).map(|n| format!("rm fillers/filler{n}")));
         image.debugfs(&script)?;
         // Directories of several blocks get an index.
@@ -154,9 +174,11 @@ impl Image {
     fn change<T>(&self, change: impl FnOnce(&mut Volume) -> T) -> T {
         let mut volume = self.volume();
         let result = change(&mut volume);
+        volume.commit().unwrap();
         // A resize does this at its end.
         volume.sb.state.set(volume.state);
-        volume.commit().unwrap();
+        set_recovery(&mut volume.sb, false);
+        write_super(&*volume.device, &mut volume.sb).unwrap();
         drop(volume);
         e2fs::assert_clean(&self.path());
         assert_eq!(self.tree(), self.before);
@@ -190,10 +212,17 @@ impl Image {
         });
     }
 
-    /// Moves the inodes into fewer groups, twice.
+    /// Moves the inodes into half of the groups, then resizes the volume to two groups.
     fn shrink(&self) {
         self.move_inodes(4 * PER_GROUP);
-        self.move_inodes(2 * PER_GROUP);
+        let (device, blocks) = (open(&self.path()), 1 + 2 * 2048);
+        let resized = resize(&device, blocks, &ResizeOptions::default(), &|_| ()).unwrap();
+        assert!(resized.blocks == blocks && resized.moved_inodes > 0, "{resized:?}");
+        drop(device);
+        let file = std::fs::File::options().write(true).open(self.path()).unwrap();
+        file.set_len(blocks * 1024).unwrap();
+        e2fs::assert_clean(&self.path());
+        assert_eq!(self.tree(), self.before);
     }
 }
 
@@ -223,7 +252,7 @@ fn entry(volume: &Inodes, ino: InodeNo, first: String) -> Entry {
     let root = Cred::root();
     let value = |name: Vec<u8>| (name.clone(), volume.getxattr(&root, ino, &name).unwrap());
     let xattrs = volume.listxattr(&root, ino).unwrap().into_iter().map(value).collect();
-    Entry { kind: attr.kind, mode: attr.mode, links: attr.links, contents, xattrs, first }
+    Entry { ino, kind: attr.kind, mode: attr.mode, links: attr.links, contents, xattrs, first }
 }
 
 /// The first inode with an attribute whose value is in an inode, and that inode.
@@ -251,6 +280,12 @@ fn first_value(volume: &mut Volume) -> (InodeNo, InodeNo) {
 #[test]
 fn inodes_move_with_default_features() {
     let image = need!(Image::make(&["-t", "ext4"], 3000));
+    let volume = image.volume();
+    let dir = image.before["/large"].ino;
+    let blocks = volume.directory_blocks(dir, &volume.inode(dir).unwrap().0).unwrap();
+    let root = volume.block(blocks[0]).unwrap();
+    assert_eq!(htree::root_info(&volume.geo, &root).unwrap().levels, 1, "{} blocks", blocks.len());
+    drop(volume);
     image.shrink();
 }
 
@@ -266,9 +301,38 @@ fn small_inodes_move() {
     image.shrink();
 }
 
+/// Directories inside their inodes name their parent and, in two places, files.
 #[test]
 fn directories_in_their_inodes_move() {
-    let image = need!(Image::make(&["-t", "ext4", "-O", "inline_data", "-I", "512"], 300));
+    let more = ["mkdir e", "mkdir e/inside", "ln a/file-3 e/inside/linked", "symlink e/x target"];
+    let args = ["-t", "ext4", "-O", "inline_data"];
+    let mut image = need!(Image::make_with(&args, 300, &more));
+    let file = image.before["/e/x"].ino;
+    // e2fsprogs adds no entries in the second place.
+    let mut volume = image.volume();
+    let dir = image.before["/e/inside"].ino;
+    let (mut inode, mut raw) = volume.inode(dir).unwrap();
+    assert!(volume.is_inline(&inode));
+    let mut record = [0; 40];
+    record[..4].copy_from_slice(&file.0.to_le_bytes());
+    record[4..8].copy_from_slice(&[40, 0, 6, 7]);
+    record[8..14].copy_from_slice(b"second");
+    let value = Value::Bytes(&record);
+    let entry = XattrEntry { index: xattr::index::SYSTEM, name: b"data", value, hash: 0 };
+    let area = inode.xattr_area(&volume.geo).unwrap();
+    assert!(xattr::write_inode(&mut raw[area], &[entry]));
+    inode.size = 100;
+    inode.write(&volume.geo, &mut raw);
+    volume.put_inode(dir, &raw).unwrap();
+    let (mut inode, mut raw) = volume.inode(file).unwrap();
+    inode.links = 2;
+    inode.write(&volume.geo, &mut raw);
+    volume.put_inode(file, &raw).unwrap();
+    volume.commit().unwrap();
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+    image.before = image.tree();
+    assert_eq!(image.before["/e/inside/second"].first, image.before["/e/x"].first);
     image.shrink();
 }
 
@@ -297,12 +361,10 @@ fn inodes_that_the_superblock_names_move() {
 fn inodes_that_hold_values_move() {
     for size in ["128", "256"] {
         let args = ["-t", "ext4", "-O", "ea_inode", "-I", size];
-        let mut image = need!(Image::make(&args, 10));
-        let value = image.host_file("value", &[b'v'; 5000]);
         let files = ["a/file-1", "a/b/file-2", "d/file-3", "a/b/c"];
-        let set = |file: &&str| format!("ea_set -f {value} {file} user.large");
-        need!(image.debugfs(&files.iter().map(set).collect::<Vec<_>>()));
-        need!(image.repair("-fy"));
+        let more = files.map(|file| format!("ea_set -f VALUE {file} user.large"));
+        let more = more.each_ref().map(String::as_str);
+        let mut image = need!(Image::make_with(&args, 10, &more));
         let (file, held) = first_value(&mut image.volume());
         let mut script = vec![format!("sif <{file}> generation 7")];
         let parent = format!("@{file}");
@@ -314,29 +376,58 @@ fn inodes_that_hold_values_move() {
         assert_eq!(image.volume().inode(held).unwrap().0.mtime.seconds, i64::from(file.0));
         image.before = image.tree();
         assert_eq!(image.before["/a/file-1"].xattrs.len(), 1);
+        let references = image.volume().find_references(2 * PER_GROUP).unwrap();
+        let places = references.of(held);
+        assert!(matches!(places, [place] if place.is_shared() == (size == "128")), "{places:?}");
         image.shrink();
+        assert_ne!(first_value(&mut image.volume()).1, held);
     }
 }
 
 /// A group whose table was never written gets inodes last, and what its blocks held is gone.
 #[test]
 fn tables_that_were_not_initialised_take_inodes() {
-    let image = need!(Image::make(&["-t", "ext4", "-E", "lazy_itable_init=1"], 10));
+    let args = ["-t", "ext4", "-E", "lazy_itable_init=1"];
+    let image = need!(Image::make_with(&args, 10, &["symlink one target"]));
     need!(image.debugfs(&[
         "set_bg 1 flags 3".into(),
         format!("set_bg 1 itable_unused {PER_GROUP}"),
         "set_bg 1 checksum calc".into(),
     ]));
-    let volume = image.volume();
-    let (table, len) = (volume.descs[1].inode_table.0, u64::from(volume.geo.inode_table_blocks));
-    let garbage = vec![0xff; usize::try_from(len * 1024).unwrap()];
-    volume.device.write_at(table * 1024, &garbage).unwrap();
-    drop(volume);
+    spoil_table(&image.volume(), 1);
     e2fs::assert_clean(&image.path());
     image.move_inodes(2 * PER_GROUP);
     let volume = image.volume();
+    assert_eq!(volume.descs[0].free_inodes, 0, "groups with inodes in use come first");
     let used = PER_GROUP - volume.descs[1].free_inodes;
-    assert!(used > 0 && volume.descs[1].itable_unused == PER_GROUP - used, "{used}");
+    assert_eq!(volume.descs[1].itable_unused, PER_GROUP - used);
+    check_zeroes(&volume, 1, used);
+    drop(volume);
+    // The rest of a block that has inodes may hold anything, too.
+    image.move_up(&[11]);
+    spoil_table(&image.volume(), 7);
+    image.move_up(&[12]);
+    check_zeroes(&image.volume(), 7, 2);
+}
+
+/// Writes bytes into the part of a group's table that was never used.
+fn spoil_table(volume: &Volume, group: u32) {
+    let geo = &volume.geo;
+    let desc = &volume.descs[to_usize(group)];
+    let size = u64::from(geo.inode_size);
+    let used = u64::from(desc.inodes_touched(geo)) * size;
+    let garbage = vec![0xff; usize::try_from(u64::from(PER_GROUP) * size - used).unwrap()];
+    let at = desc.inode_table.0 << geo.block_bits;
+    volume.device.write_at(at + used, &garbage).unwrap();
+}
+
+/// Checks that no bytes follow the `used` inodes of a group in the last one's block.
+fn check_zeroes(volume: &Volume, group: u32, used: u32) {
+    let (block, at) = volume.inode_place(InodeNo(group * PER_GROUP + used)).unwrap();
+    let end = at + usize::from(volume.geo.inode_size);
+    let bytes = volume.block(block).unwrap();
+    assert!(bytes[at..end].iter().any(|byte| *byte != 0));
+    assert!(end < bytes.len() && bytes[end..].iter().all(|byte| *byte == 0), "block {block}");
 }
 
 /// Each commit leaves a sound volume, also where the free numbers run out.

@@ -41,7 +41,7 @@ pub(super) fn find(
         });
         match fits {
             Ok(found) => return refine(device, (sb, &geo, options), failed, found),
-            Err(Error::NoSpace | Error::NoInodes) => failed = Some(blocks),
+            Err(error) if is_too_small(&error) => failed = Some(blocks),
             Err(error) => return Err(error),
         }
         more = (more * 2).max(16);
@@ -63,11 +63,16 @@ fn refine(
         });
         match fits {
             Ok(blocks) => high = blocks,
-            Err(Error::NoSpace | Error::NoInodes) => low = middle,
+            Err(error) if is_too_small(&error) => low = middle,
             Err(error) => return Err(error),
         }
     }
     Ok(high)
+}
+
+/// Whether a trial found no room, or something that cannot move: a larger size may need no move.
+fn is_too_small(error: &Error) -> bool {
+    matches!(error, Error::NoSpace | Error::NoInodes | Error::Unsupported(_))
 }
 
 impl Needs {

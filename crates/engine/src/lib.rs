@@ -41,7 +41,7 @@ pub use cred::Cred;
 pub use error::{Cause, Error, Result, Truncated};
 pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};
 pub use journal_change::{add_journal, remove_journal};
-pub use mmp::{MultiMount, clear_mmp};
+pub use mmp::{MultiMount, MultiMountUse, clear_mmp, multi_mount_use};
 pub use nextent_device as device;
 pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};
 pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, Superblock};

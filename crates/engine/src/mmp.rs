@@ -29,7 +29,7 @@ use nextent_num::must_fit;
 use nextent_ondisk::mmp::{
     MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, MmpBlock, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX,
 };
-use nextent_ondisk::{BlockNo, Corrupt, Geometry, Incompat, Structure, Superblock};
+use nextent_ondisk::{BlockNo, Corrupt, Geometry, Incompat, RoCompat, Structure, Superblock};
 use nextent_store::Store;
 use nextent_sync::{
     Arc, Condvar, Duration, Instant, LockClass, Mutex, now, sleep, thread, unix_time,
@@ -87,6 +87,21 @@ pub struct MultiMount {
     pub updated: u64,
     /// Seconds between heartbeats.
     pub interval: u64,
+}
+
+/// Whether the block of multiple mount protection lets another node mount the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultiMountUse {
+    /// No node has the volume, or the node that had it has crashed.
+    Free,
+    /// The heartbeat of a node goes on.
+    Active,
+    /// A check has the volume.
+    Check,
+    /// The number of the block is none of those that nodes write.
+    Unknown,
+    /// The checksum is wrong.
+    WrongChecksum,
 }
 
 /// The heartbeat of a volume that this node changes. Dropped without [`end`](Self::end) it stops as
@@ -166,12 +181,9 @@ impl Claim {
         sb: &Superblock,
     ) -> Result<Option<Self>> {
         let Some(place) = Place::of(device, geometry, sb)? else { return Ok(None) };
-        let interval = match sb.mmp_interval.get() {
-            0 => USUAL_INTERVAL,
-            seconds => seconds,
-        };
+        let interval = interval_of(sb);
         let found = place.read()?;
-        let check = interval.max(MIN_CHECK_INTERVAL).max(found.check_interval.get());
+        let check = check_interval(sb, &found);
         let wait = match found.sequence.get() {
             SEQ_CLEAN => Duration::ZERO,
             SEQ_FSCK => {
@@ -277,6 +289,19 @@ impl Drop for Claim {
     }
 }
 
+/// Seconds between heartbeats of this node.
+fn interval_of(sb: &Superblock) -> u16 {
+    match sb.mmp_interval.get() {
+        0 => USUAL_INTERVAL,
+        seconds => seconds,
+    }
+}
+
+/// The longest interval between heartbeats of the node that wrote `found`.
+fn check_interval(sb: &Superblock, found: &MmpBlock) -> u16 {
+    interval_of(sb).max(MIN_CHECK_INTERVAL).max(found.check_interval.get())
+}
+
 /// How long to wait for the heartbeat of another node.
 fn wait_of(check: u16) -> Duration {
     let check = u64::from(check);
@@ -323,6 +348,42 @@ pub fn clear_mmp(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
     let mut block = place.read()?;
     block.sequence.set(SEQ_CLEAN);
     place.write(&mut block)
+}
+
+/// Finds out, without a write, whether a node has the volume on `device`. Waits up to about two
+/// minutes unless the block says so at once. Returns the block that was read last, too.
+///
+/// # Errors
+/// [`Error::NotSupported`] for a volume without the feature; [`Error::Corrupt`] for a block without
+/// the magic number; [`Error::Io`].
+pub fn multi_mount_use(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+) -> Result<(MultiMountUse, MmpBlock)> {
+    let geometry = sb.check(u64::MAX)?;
+    let mut without_sums = geometry.clone();
+    without_sums.features.set(RoCompat::METADATA_CSUM, false);
+    let Some(place) = Place::of(device, &Arc::new(geometry), sb)? else {
+        return Err(Error::NotSupported);
+    };
+    let mut bytes = [0; SIZE];
+    place.device.read_at(place.at, &mut bytes).map_err(|source| io("read", &source))?;
+    let found = MmpBlock::read(&without_sums, &bytes)?;
+    if MmpBlock::read(&place.geometry, &bytes).is_err() {
+        return Ok((MultiMountUse::WrongChecksum, found));
+    }
+    let at_once = match found.sequence.get() {
+        SEQ_CLEAN => Some(MultiMountUse::Free),
+        SEQ_FSCK => Some(MultiMountUse::Check),
+        other => (other > SEQ_MAX).then_some(MultiMountUse::Unknown),
+    };
+    if let Some(at_once) = at_once {
+        return Ok((at_once, found));
+    }
+    sleep(wait_of(check_interval(sb, &found)));
+    let again = place.read()?;
+    let same = again.sequence.get() == found.sequence.get();
+    Ok((if same { MultiMountUse::Free } else { MultiMountUse::Active }, again))
 }
 
 /// The thread of a heartbeat.

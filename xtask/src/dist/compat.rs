@@ -18,10 +18,11 @@ const DIR: &str = "lib/nextent/bin";
 const PROGRAM: &str = "../../../bin/nextent";
 
 /// The names by which the program stands for other tools.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "dumpe2fs",
     "e2fsck",
     "e2label",
+    "e2mmpstatus",
     "fsck.ext2",
     "fsck.ext3",
     "fsck.ext4",

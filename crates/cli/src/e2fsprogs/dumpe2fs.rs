@@ -1,15 +1,18 @@
 //! `dumpe2fs`: the superblock, the journal's superblock and the groups.
 
 use super::fields::Sizes;
+use super::getopt::Words;
 use super::groups::{self, Numbers};
-use super::{Call, external_journal, fields, misused, overview, split, to_stderr, utf8, version};
+use super::{
+    Call, e2mmpstatus, external_journal, fields, misused, overview, split, to_stderr, utf8, version,
+};
 use crate::failure::{Failure, Result, say};
 use nextent::check::At;
 use nextent_ondisk::Incompat;
 use std::process::ExitCode;
 
-const USAGE: &str = "Usage: dumpe2fs [-bfhxV] [-o superblock=number] [-o blocksize=bytes] device\n\
-    Not supported: -g -i -m.";
+const USAGE: &str = "Usage: dumpe2fs [-bfhimxV] [-o superblock=number] [-o blocksize=bytes] \
+    device\nNot supported: -g, and -i without -m.";
 
 /// Prints what dumpe2fs prints.
 pub(super) fn run(call: &Call) -> Result<ExitCode> {
@@ -18,33 +21,25 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         to_stderr(&version("dumpe2fs"));
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(letter) = ['g', 'i', 'm'].into_iter().find(|letter| words.has(*letter)) {
-        return Err(Failure::new(format!("-{letter} is not supported")));
+    if words.has('g') {
+        return Err(Failure::new("-g is not supported"));
+    }
+    if words.has('i') && !words.has('m') {
+        return Err(Failure::new("-i is not supported without -m: it reads files of e2image"));
     }
     let [image] = &words.operands[..] else { return Err(misused(USAGE, 1)) };
-    let (mut superblock, mut block_size) = (None, None);
-    for (letter, value) in &words.options {
-        let (Some(value), 'o') = (value, letter) else { continue };
-        let text = utf8("-o", value)?;
-        let bad = || Failure::new(format!("-o {}: invalid", crate::show::line(text)));
-        match text.split_once('=') {
-            Some(("superblock", number)) => {
-                superblock = Some(number.parse::<u64>().map_err(|_| bad())?);
-            }
-            Some(("blocksize", number)) => {
-                block_size = Some(number.parse::<u32>().map_err(|_| bad())?);
-            }
-            _ => return Err(bad()),
-        }
-    }
+    let at = backup(&words)?;
     to_stderr(&version("dumpe2fs"));
-    if let Some((sb, journal)) = external_journal(image).filter(|_| superblock.is_none()) {
+    if words.has('m') {
+        return e2mmpstatus::status(call, image, at, words.has('i'));
+    }
+    if let Some((sb, journal)) = external_journal(image).filter(|_| at.is_none()) {
         let sizes = Sizes::of_journal(journal.block_size());
         let text = fields::superblock(&sb, &sizes);
         say!("{text}{}", fields::journal(&journal, sizes.block_size).trim_end());
         return Ok(ExitCode::SUCCESS);
     }
-    let volume = overview(image, superblock.map(|block| At { block, block_size }))?;
+    let volume = overview(image, at)?;
     if words.has('b') {
         for block in volume.bad_blocks().into_iter().flatten() {
             say!("{block}");
@@ -66,4 +61,24 @@ pub(super) fn run(call: &Call) -> Result<ExitCode> {
         groups::print(&volume, Numbers { digits })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The superblock that `-o` names.
+pub(super) fn backup(words: &Words) -> Result<Option<At>> {
+    let (mut superblock, mut block_size) = (None, None);
+    for (letter, value) in &words.options {
+        let (Some(value), 'o') = (value, letter) else { continue };
+        let text = utf8("-o", value)?;
+        let bad = || Failure::new(format!("-o {}: invalid", crate::show::line(text)));
+        match text.split_once('=') {
+            Some(("superblock", number)) => {
+                superblock = Some(number.parse::<u64>().map_err(|_| bad())?);
+            }
+            Some(("blocksize", number)) => {
+                block_size = Some(number.parse::<u32>().map_err(|_| bad())?);
+            }
+            _ => return Err(bad()),
+        }
+    }
+    Ok(superblock.map(|block| At { block, block_size }))
 }

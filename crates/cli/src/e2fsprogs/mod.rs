@@ -9,6 +9,7 @@ mod defaults;
 mod dumpe2fs;
 mod e2fsck;
 mod e2label;
+mod e2mmpstatus;
 mod fields;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod fuse2fs;
@@ -42,6 +43,7 @@ enum Tool {
     Dumpe2fs,
     E2fsck,
     E2label,
+    E2mmpstatus,
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Fuse2fs,
     Mke2fs,
@@ -54,6 +56,7 @@ impl Tool {
             "dumpe2fs" => Some(Self::Dumpe2fs),
             "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4" => Some(Self::E2fsck),
             "e2label" => Some(Self::E2label),
+            "e2mmpstatus" => Some(Self::E2mmpstatus),
             #[cfg(all(feature = "mount", target_os = "linux"))]
             "fuse2fs" | "fuse4fs" => Some(Self::Fuse2fs),
             "tune2fs" => Some(Self::Tune2fs),
@@ -102,6 +105,7 @@ pub(crate) fn run() -> Option<ExitCode> {
         Tool::Dumpe2fs => dumpe2fs::run(&call),
         Tool::E2fsck => e2fsck::run(&call),
         Tool::E2label => e2label::run(&call),
+        Tool::E2mmpstatus => e2mmpstatus::run(&call),
         #[cfg(all(feature = "mount", target_os = "linux"))]
         Tool::Fuse2fs => fuse2fs::answered(&call)?,
         Tool::Mke2fs => mke2fs::run(&call),

@@ -22,7 +22,7 @@ impl Said {
 
 /// A directory with links to the program, one for each name.
 pub(crate) fn links() -> PathBuf {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "mke2fs",
         "mkfs.ext2",
         "mkfs.ext3",
@@ -30,6 +30,7 @@ pub(crate) fn links() -> PathBuf {
         "dumpe2fs",
         "tune2fs",
         "e2label",
+        "e2mmpstatus",
         "e2fsck",
         "fsck.ext4",
         "fuse2fs",

@@ -4,6 +4,7 @@
 mod called;
 mod dumpe2fs;
 mod e2fsck;
+mod e2mmpstatus;
 mod escapes;
 mod foreign;
 mod journal_device;

@@ -9,9 +9,9 @@ use nextent_num::to_usize;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo};
 
+use super::contiguous::Fixed;
 use super::vacate::Vacated;
 use super::volume::Volume;
-use super::windows::Fixed;
 use crate::error::Result;
 
 /// A bitmap or table that moves.
@@ -51,7 +51,7 @@ impl Volume {
                 let len = from.end - from.start;
                 if vacated.touches(BlockNo(from.start), len) {
                     let fixed = fixed.get_or_insert_with(|| Fixed::new(self, new, vacated));
-                    let to = self.choose_window(group, len, fixed)?;
+                    let to = self.choose_place(group, len, fixed)?;
                     moves.push(Move { group, part, from, to });
                 }
             }

@@ -23,9 +23,9 @@ use nextent_ondisk::{BlockNo, Geometry, GroupNo, RoCompat, Superblock};
 use nextent_sync::Arc;
 
 use super::ResizeProgress;
+use super::contiguous::Fixed;
 use super::vacate::Vacated;
 use super::volume::Volume;
-use super::windows::Fixed;
 use crate::check;
 use crate::error::{Error, Result};
 
@@ -52,8 +52,8 @@ pub fn enlarge_inodes(
     let mut trial = Volume::read(device, sb.clone(), true)?;
     evacuate(&mut trial, size, &|_| ())?;
     let mut volume = Volume::read(device, sb, false)?;
-    let windows = evacuate(&mut volume, size, progress)?;
-    volume.replace_tables(size, &windows)
+    let places = evacuate(&mut volume, size, progress)?;
+    volume.replace_tables(size, &places)
 }
 
 /// Step 1. Returns the place of each group's new table.
@@ -65,15 +65,15 @@ fn evacuate(
     let len = table_blocks(&volume.geo, size);
     let geo = volume.geo.clone();
     let mut fixed = Fixed::new(volume, &geo, &Vacated::default());
-    let mut windows = Vec::with_capacity(to_usize(geo.group_count));
+    let mut places = Vec::with_capacity(to_usize(geo.group_count));
     for group in geo.groups() {
-        windows.push(volume.choose_window(group, len, &mut fixed)?);
+        places.push(volume.choose_place(group, len, &mut fixed)?);
     }
-    volume.begin_moves(Vacated::of(windows.clone()), geo.blocks_count)?;
+    volume.begin_moves(Vacated::of(places.clone()), geo.blocks_count)?;
     volume.refuse_fixed_blocks()?;
     super::move_files(volume, progress)?;
     volume.move_journal()?;
-    Ok(windows)
+    Ok(places)
 }
 
 /// Blocks of a table of inodes of `size` bytes.
@@ -83,24 +83,24 @@ fn table_blocks(geo: &Geometry, size: u16) -> u64 {
 
 impl Volume {
     /// Steps 2 to 5.
-    fn replace_tables(&mut self, size: u16, windows: &[Range<u64>]) -> Result<()> {
-        for window in windows {
-            self.mark(window.clone(), true)?;
+    fn replace_tables(&mut self, size: u16, places: &[Range<u64>]) -> Result<()> {
+        for place in places {
+            self.mark(place.clone(), true)?;
         }
         self.require_check();
         self.commit()?;
         let mut sb = self.sb.clone();
         set_size(&mut sb, size);
         let new = sb.check(u64::MAX)?;
-        for (group, window) in self.geo.groups().zip(windows) {
-            self.write_table(&new, group, window.start)?;
+        for (group, place) in self.geo.groups().zip(places) {
+            self.write_table(&new, group, place.start)?;
         }
         self.flush()?;
         let old: Vec<_> = self.geo.groups().map(|group| self.metadata_runs(group)).collect();
         (self.sb, self.geo) = (sb, new);
-        for (group, window) in self.geo.groups().zip(windows) {
+        for (group, place) in self.geo.groups().zip(places) {
             let desc = &mut self.descs[to_usize(group.0)];
-            desc.inode_table = BlockNo(window.start);
+            desc.inode_table = BlockNo(place.start);
             desc.flags |= if self.geo.features.group_csum() { flags::INODE_ZEROED } else { 0 };
             self.changed.insert(group.0);
         }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | the new layout; the blocks that it does not have or needs for descriptors | `target`, `vacate` |
 //! | 2 | a trial: whether everything has room elsewhere | `minimum` |
-//! | 3 | blocks of files leave these blocks, and the new places of inode tables | `files`, `windows` |
+//! | 3 | blocks of files leave these blocks, and the new places of inode tables | `files`, `contiguous` |
 //! | 4 | the journal leaves them | `journal` |
 //! | 5 | bitmaps and inode tables leave them | `group_metadata` |
 //! | 6 | inodes with numbers that the new layout does not have get others | `inodes` |
@@ -21,6 +21,7 @@
 //!   that gets another number), a crash may need more of e2fsck.
 
 mod commit;
+mod contiguous;
 mod files;
 mod free_runs;
 mod group_metadata;
@@ -36,7 +37,6 @@ mod switch;
 mod target;
 mod vacate;
 mod volume;
-mod windows;
 
 use nextent_device::BlockDevice;
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};

@@ -212,6 +212,7 @@ impl Volume {
             return Ok(());
         }
         self.sb.state.set(self.state);
+        self.sb.set_written_at(nextent_sync::unix_time().as_secs());
         set_recovery(&mut self.sb, false);
         self.set_overhead()?;
         for index in 0..self.geo.gdt_blocks() {

@@ -11,7 +11,7 @@ use super::vacate::Vacated;
 use super::volume::Volume;
 use crate::error::{Error, Result};
 
-/// Blocks that no window may have.
+/// Blocks that no place may have.
 pub(super) struct Fixed {
     /// Sorted and disjoint.
     runs: Vec<Range<u64>>,
@@ -36,7 +36,7 @@ impl Fixed {
         Self { runs: merged }
     }
 
-    /// The parts of `within` that a window may have.
+    /// The parts of `within` that a place may have.
     fn gaps(&self, within: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = within.start;
@@ -56,9 +56,9 @@ impl Fixed {
         gaps
     }
 
-    fn add(&mut self, window: Range<u64>) {
-        let at = self.runs.partition_point(|run| run.start < window.start);
-        self.runs.insert(at, window);
+    fn add(&mut self, place: Range<u64>) {
+        let at = self.runs.partition_point(|run| run.start < place.start);
+        self.runs.insert(at, place);
     }
 }
 
@@ -68,7 +68,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoSpace`].
-    pub(super) fn choose_window(
+    pub(super) fn choose_place(
         &mut self,
         group: GroupNo,
         len: u64,
@@ -83,18 +83,18 @@ impl Volume {
             let start = self.geo.group_first_block(group).0;
             let end = start + u64::from(self.geo.group_blocks(group));
             for gap in fixed.gaps(start..end) {
-                if let Some(window) = self.free_inside(group, &gap, len)? {
-                    fixed.add(window.clone());
-                    return Ok(window);
+                if let Some(place) = self.free_inside(group, &gap, len)? {
+                    fixed.add(place.clone());
+                    return Ok(place);
                 }
                 if usable.is_none() && gap.end - gap.start >= len {
                     usable = Some(gap.start..gap.start + len);
                 }
             }
         }
-        let window = usable.ok_or(Error::NoSpace)?;
-        fixed.add(window.clone());
-        Ok(window)
+        let place = usable.ok_or(Error::NoSpace)?;
+        fixed.add(place.clone());
+        Ok(place)
     }
 
     /// The first `len` free blocks in `gap`, a part of `group`.

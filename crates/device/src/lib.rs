@@ -57,7 +57,7 @@ mod zeros;
 
 pub use delta::{DeltaDevice, DeltaError, DeltaFile, is_unused_delta, replace_base};
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
-pub use file::{FileDevice, FileOptions, OpenError, User, Users};
+pub use file::{FileDevice, FileOptions, MountedVolume, OpenError, User, Users, drop_device_cache};
 pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
 pub use nbd::{NbdAddress, NbdDevice, NbdOptions, NbdServer, NbdSocket};

@@ -10,6 +10,7 @@
 mod device_number;
 mod direct;
 mod exclusive;
+mod mounted;
 mod options;
 mod pool;
 #[cfg(target_os = "linux")]
@@ -18,6 +19,7 @@ mod sys;
 mod upgrade;
 
 pub use exclusive::{User, Users};
+pub use mounted::{MountedVolume, drop_device_cache};
 pub use options::{FileOptions, OpenError};
 
 #[cfg(target_os = "linux")]

@@ -183,6 +183,7 @@ mod linux {
     use nextent_num::must_fit;
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
+    use rustix::ioctl::{NoArg, Opcode, Setter, ioctl, opcode};
     use std::os::fd::AsRawFd;
 
     // <linux/fs.h>: _IO(0x12, 119) and _IO(0x12, 127).
@@ -322,6 +323,24 @@ mod linux {
         (rc == 0 && size[0] > 0).then_some(size[0])
     }
 
+    /// Grows the ext file system with the open directory `dir` to `blocks`.
+    pub(in super::super) fn grow_mounted(dir: &File, blocks: u64) -> io::Result<()> {
+        // EXT4_IOC_RESIZE_FS.
+        const RESIZE_FS: Opcode = opcode::write::<u64>(b'f', 16);
+        // SAFETY: the kernel reads a u64 from the argument, and changes no memory of the process.
+        unsafe { ioctl(dir, Setter::<RESIZE_FS, u64>::new(blocks)) }?;
+        Ok(())
+    }
+
+    /// Writes the kernel's cache of a block device, and empties it.
+    pub(in super::super) fn drop_cache(device: &File) -> io::Result<()> {
+        // <linux/fs.h>: _IO(0x12, 97).
+        const BLKFLSBUF: Opcode = opcode::none(0x12, 97);
+        // SAFETY: the call has no argument, and changes no memory of the process.
+        unsafe { ioctl(device, NoArg::<BLKFLSBUF>::new()) }?;
+        Ok(())
+    }
+
     /// The first data range in `at..end`.
     pub(in super::super) fn next_data(
         file: &File,
@@ -349,8 +368,8 @@ mod linux {
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    cache_block_size, has_record_locks, loop_backing, next_data, try_lock_range, unlock_ranges,
-    unmap, zero,
+    cache_block_size, drop_cache, grow_mounted, has_record_locks, loop_backing, next_data,
+    try_lock_range, unlock_ranges, unmap, zero,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -387,6 +406,14 @@ mod other {
         None
     }
 
+    pub(in super::super) fn grow_mounted(_: &File, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(in super::super) fn drop_cache(_: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(in super::super) fn next_data(
         _: &File,
         at: u64,
@@ -398,6 +425,6 @@ mod other {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{
-    cache_block_size, has_record_locks, loop_backing, next_data, try_lock_range, unlock_ranges,
-    unmap, zero,
+    cache_block_size, drop_cache, grow_mounted, has_record_locks, loop_backing, next_data,
+    try_lock_range, unlock_ranges, unmap, zero,
 };

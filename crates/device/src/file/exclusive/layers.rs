@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The identity of a regular file or block device, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(in super::super) enum Node {
     /// A file: the device number of its file system, and its inode.
     File(u64, u64),
     /// A block device: its number.
@@ -21,7 +21,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    pub(super) fn of(meta: &Metadata) -> Self {
+    pub(in super::super) fn of(meta: &Metadata) -> Self {
         match meta.file_type().is_block_device() {
             true => Self::Block(meta.rdev()),
             false => Self::File(meta.dev(), meta.ino()),
@@ -36,15 +36,15 @@ impl Node {
 
 /// An attached loop device.
 #[derive(Clone, Debug)]
-pub(super) struct Loop {
+pub(in super::super) struct Loop {
     /// Its device number.
-    pub(super) device: u64,
+    pub(in super::super) device: u64,
     /// The path of its backing file at the time of attachment, as this process sees paths.
     pub(super) path: PathBuf,
     /// Its backing file, if this process can identify it.
-    pub(super) backing: Option<Node>,
+    pub(in super::super) backing: Option<Node>,
     /// The byte range of the backing file.
-    pub(super) start: u64,
+    pub(in super::super) start: u64,
     pub(super) end: u64,
 }
 
@@ -74,7 +74,7 @@ impl Loop {
     }
 
     /// All attached loop devices.
-    pub(super) fn all() -> Vec<Self> {
+    pub(in super::super) fn all() -> Vec<Self> {
         let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
         let loops = devices.flatten().filter(|entry| {
             entry.file_name().to_str().is_some_and(|name| name.starts_with("loop"))
@@ -98,7 +98,7 @@ pub(super) fn with_loops_over(node: Node) -> Vec<Node> {
 }
 
 /// The sysfs directory of a block device.
-pub(super) fn sys_path(device: u64) -> PathBuf {
+pub(in super::super) fn sys_path(device: u64) -> PathBuf {
     let (major, minor) = (device_number::major(device), device_number::minor(device));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
@@ -110,7 +110,7 @@ pub(super) fn name_of(device: u64) -> Option<OsString> {
 }
 
 /// The usual path of a block device.
-pub(super) fn device_path(device: u64) -> PathBuf {
+pub(in super::super) fn device_path(device: u64) -> PathBuf {
     Path::new("/dev").join(name_of(device).unwrap_or_default())
 }
 

@@ -25,7 +25,6 @@ mod locks;
 mod users;
 
 use super::{options::OpenError, sys};
-use layers::{Loop, Node};
 use locks::{Access, lock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -33,8 +32,8 @@ use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-pub(super) use layers::partition_device;
-pub(super) use users::shown;
+pub(super) use layers::{Loop, Node, device_path, partition_device, sys_path};
+pub(super) use users::{Mounted, shown};
 pub use users::{User, Users};
 
 /// The largest number of layers to search. More than two loop devices over each other are rare.

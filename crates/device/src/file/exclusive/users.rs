@@ -80,10 +80,12 @@ impl fmt::Display for Users {
 }
 
 /// An entry of the mount table.
-struct Mounted {
-    device: u64,
-    point: PathBuf,
-    kind: String,
+pub(in super::super) struct Mounted {
+    /// The number of its device.
+    pub(in super::super) device: u64,
+    pub(in super::super) point: PathBuf,
+    /// The file system type.
+    pub(in super::super) kind: String,
     source: PathBuf,
 }
 
@@ -102,7 +104,7 @@ impl Mounted {
         })
     }
 
-    fn all() -> Vec<Self> {
+    pub(in super::super) fn all() -> Vec<Self> {
         let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
     }

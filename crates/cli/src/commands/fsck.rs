@@ -5,6 +5,7 @@
 //! protection first. Without them nothing is written, also not to the block of that protection.
 
 use crate::disk::Disk;
+use crate::e2fsprogs;
 use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::target::ImageSpec;
@@ -17,7 +18,7 @@ use nextent::check::{
 };
 use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, unix_time};
 use serde_json::json;
 use std::fs::{File, OpenOptions as HowToOpen};
 use std::io::{IsTerminal, Write};
@@ -191,8 +192,11 @@ fn judge(args: &Args) -> Result<ExitCode> {
     let report = check_with(device, journal, &options, &|progress| bar.show(progress));
     bar.end();
     let report = report.map_err(named)?;
-    end(args, claimed)?;
     let code = code(&report);
+    if repairs && code == 0 {
+        record(args, claimed.as_ref())?;
+    }
+    end(args, claimed)?;
     if args.json {
         say!("{:#}", describe(&name, &report));
     } else if args.repairs() {
@@ -248,15 +252,7 @@ fn writable(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>> {
 /// Replays the journal and finishes orphans; a text about it. `None` where that is impossible, so
 /// that it is left to the next mount.
 fn recover(args: &Args, claimed: Option<&Claimed>) -> Result<Option<String>> {
-    let (device, options) = match claimed {
-        Some(Claimed { device, claim }) => {
-            (Arc::clone(device), OpenOptions::default().claimed(claim))
-        }
-        None => match writable(args)? {
-            Some(device) => (device, OpenOptions::default()),
-            None => return Ok(None),
-        },
-    };
+    let Some((device, options)) = opening(args, claimed)? else { return Ok(None) };
     let Ok(volume) = Inodes::open(device, &options) else { return Ok(None) };
     if volume.is_read_only() {
         return Ok(None);
@@ -267,6 +263,37 @@ fn recover(args: &Args, claimed: Option<&Claimed>) -> Result<Option<String>> {
         .map_err(|error| fail(format!("{}: close: {error}", show::path(args.image()))))?;
     let (transactions, orphans) = (report.transactions, report.orphans);
     Ok(Some(format!("recovered {transactions} transactions and {orphans} orphans")))
+}
+
+/// Records the time of a check that found no errors, as e2fsck does: resize2fs asks for a check
+/// after the last mount. Does nothing where the volume cannot be changed.
+fn record(args: &Args, claimed: Option<&Claimed>) -> Result<()> {
+    let Ok(before) = e2fsprogs::superblock(&args.image(), None) else { return Ok(()) };
+    let Ok(Some((device, options))) = opening(args, claimed) else { return Ok(()) };
+    let Ok(volume) = Inodes::open(device, &options) else { return Ok(()) };
+    if volume.is_read_only() {
+        return Ok(());
+    }
+    let (mounted, now) = (before.superblock().mounted_at(), unix_time().as_secs());
+    let changed = volume.change_superblock(&|sb| {
+        sb.mnt_count.set(0);
+        // An open counts as a mount, which this one is not.
+        sb.set_mounted_at(mounted);
+        sb.set_checked_at(now);
+    });
+    let closed = volume.close();
+    changed.and(closed).map_err(|error| fail(format!("{}: {error}", show::path(args.image()))))
+}
+
+/// The device and the options to open the volume for changes; `None` on a read-only disk.
+fn opening(
+    args: &Args,
+    claimed: Option<&Claimed>,
+) -> Result<Option<(Arc<dyn BlockDevice>, OpenOptions)>> {
+    if let Some(Claimed { device, claim }) = claimed {
+        return Ok(Some((Arc::clone(device), OpenOptions::default().claimed(claim))));
+    }
+    Ok(writable(args)?.map(|device| (device, OpenOptions::default())))
 }
 
 fn words(recovered: Option<&str>) -> String {

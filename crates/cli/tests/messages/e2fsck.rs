@@ -68,6 +68,47 @@ fn damage_version_usage_and_refusals() {
     assert!(none.code == 8 && none.err.contains("/nonexistent"), "{none:?}");
 }
 
+/// resize2fs asks for a check since the last mount, so a check is recorded as by e2fsck.
+#[test]
+fn the_time_of_a_check_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let image = path.to_str().unwrap();
+    let old = ["ssv lastcheck 20200101", "ssv mtime 20210101", "ssv mnt_count 7"];
+    let kept = || -> Vec<String> {
+        let text = e2fs::dumpe2fs(&path, true).unwrap();
+        let words = ["Last mount time", "Mount count", "Last checked: "];
+        let lines = text.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+        // Both checks are of today, or of the day before and of today.
+        let today = |line: &str| line.starts_with("Last checked") && !line.contains("2020");
+        let lines = lines.map(|line| if today(line) { "checked now" } else { line }.to_owned());
+        lines.collect()
+    };
+    for args in [&["-n"][..], &["-fn"], &["-p"], &["-fp"], &["-y"], &["-fy"], &["-f", "-a"]] {
+        let mut all = Vec::new();
+        for ours in [false, true] {
+            need!(e2fs::mke2fs(&path, 8 << 20, &["-t", "ext4"]));
+            need!(e2fs::debugfs(&path, true, &old));
+            let args = [args, &[image]].concat();
+            match ours {
+                true => assert_eq!(called("e2fsck", &args).code, 0, "{args:?}"),
+                false => drop(need!(e2fs::run("e2fsck", &args))),
+            }
+            all.push(kept());
+            e2fs::assert_clean(&path);
+        }
+        assert_eq!(all[0], all[1], "{args:?}");
+        assert_eq!(
+            all[1].contains(&"checked now".to_owned()),
+            args[0] != "-fn" && args[0].contains('f')
+        );
+    }
+    // Errors remain.
+    need!(e2fs::debugfs(&path, true, &["sif <11> links_count 9", "ssv lastcheck 20200101"]));
+    assert_eq!(called("e2fsck", &["-fy", image]).code, 4);
+    assert!(kept().iter().any(|line| line.contains("2020")), "{:?}", kept());
+}
+
 /// fsck(8) reads the progress from a descriptor.
 #[test]
 fn progress_goes_to_a_descriptor() {

@@ -40,6 +40,12 @@ pub(crate) enum Command {
     Fsck(crate::commands::fsck::Args),
     /// Change what a superblock says, with tune2fs's options
     Tune(Box<crate::commands::tune::Args>),
+    /// Grow or shrink a volume, also grow one that the kernel has mounted
+    ///
+    /// A regular file becomes as long as the volume if a size is given. The volume is checked
+    /// before blocks or inodes move. A crash leaves a volume of the old or of the new size, perhaps
+    /// with blocks that `e2fsck -p` frees.
+    Resize(crate::commands::resize::Args),
     /// Show the superblock of an image and how fragmented its free space is, or a disk's partitions
     Info(crate::commands::info::Args),
     /// Copy into, out of, between or within images

@@ -109,6 +109,14 @@ impl Disk {
         }
     }
 
+    /// Changes the length of a regular file.
+    pub(crate) fn set_len(&mut self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.set_len(bytes),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// The claim of a block device, which keeps other mounts away.
     pub(crate) fn take_claim(&mut self) -> Option<File> {
         match self {

@@ -29,7 +29,8 @@ const PRELUDE: &str = r#"
     refused() {
         local before=$(contents) name=$1 text=$2; shift 2
         for c in "cp -q u $name:/u" "mkfs -q -F $name" "replay $name" "rm $name:/lost+found" \
-            "mkdir $name:/d" "mount -f $name p" "tar -x -q $name:/" "truncate -s 1 $name:/x"; do
+            "mkdir $name:/d" "mount -f $name p" "tar -x -q $name:/" "truncate -s 1 $name:/x" \
+            "resize $name 9m"; do
             if timeout 20 $N $c < /dev/null > messages 2>&1; then
                 echo "$name: $c was not refused"; exit 1
             fi

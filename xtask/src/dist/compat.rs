@@ -18,7 +18,7 @@ const DIR: &str = "lib/nextent/bin";
 const PROGRAM: &str = "../../../bin/nextent";
 
 /// The names by which the program stands for other tools.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "dumpe2fs",
     "e2fsck",
     "e2label",
@@ -32,6 +32,7 @@ const NAMES: [&str; 14] = [
     "mkfs.ext2",
     "mkfs.ext3",
     "mkfs.ext4",
+    "resize2fs",
     "tune2fs",
 ];
 
@@ -66,7 +67,7 @@ impl Dist {
                  Depends: nextent (= {version})\nSection: admin\nPriority: optional\n\
                  Description: nextent by the names of e2fsprogs and fuse2fs\n \
                  Links in /usr/lib/nextent/bin, for programs that call mke2fs, dumpe2fs,\n \
-                 e2fsck, e2label or fuse2fs. They replace nothing unless PATH names this\n \
+                 e2fsck, resize2fs or fuse2fs. They replace nothing unless PATH names this\n \
                  directory first.\n"
             )
         })?;
@@ -102,6 +103,8 @@ pub(super) fn runs(usr: &Path) -> Result<(), String> {
     }
     run("e2label", &[&image, "packed"])?;
     run("tune2fs", &["-m", "0", "-O", "verity", &image])?;
+    run("resize2fs", &[&image, "20m"])?;
+    run("resize2fs", &["-M", &image])?;
     for (name, args) in [("dumpe2fs", ["-h"]), ("tune2fs", ["-l"])] {
         let said = run(name, &[&args[..], &[&image]].concat())?;
         if !said.contains("Filesystem volume name:   packed\n") {

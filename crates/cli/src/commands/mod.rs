@@ -24,6 +24,7 @@ mod plot;
 mod read;
 mod remove;
 mod replay;
+pub(crate) mod resize;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod serve;
 mod stat;
@@ -60,6 +61,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
         Command::Tune(args) => return tune::run(&args),
+        Command::Resize(args) => resize::run(&args)?,
         Command::Diff(args) => return diff::run(&args),
         Command::Sync(args) => sync::run(&args)?,
         Command::Cp(args) => cp::run(&args, scope)?,

@@ -16,6 +16,7 @@ mod fuse2fs;
 mod getopt;
 mod groups;
 pub(crate) mod mke2fs;
+mod resize2fs;
 mod tune2fs;
 
 pub(crate) use mke2fs::mount_options;
@@ -47,6 +48,7 @@ enum Tool {
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Fuse2fs,
     Mke2fs,
+    Resize2fs,
     Tune2fs,
 }
 
@@ -59,6 +61,7 @@ impl Tool {
             "e2mmpstatus" => Some(Self::E2mmpstatus),
             #[cfg(all(feature = "mount", target_os = "linux"))]
             "fuse2fs" | "fuse4fs" => Some(Self::Fuse2fs),
+            "resize2fs" => Some(Self::Resize2fs),
             "tune2fs" => Some(Self::Tune2fs),
             "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => Some(Self::Mke2fs),
             _ => None,
@@ -109,6 +112,7 @@ pub(crate) fn run() -> Option<ExitCode> {
         #[cfg(all(feature = "mount", target_os = "linux"))]
         Tool::Fuse2fs => fuse2fs::answered(&call)?,
         Tool::Mke2fs => mke2fs::run(&call),
+        Tool::Resize2fs => resize2fs::run(&call),
         Tool::Tune2fs => tune2fs::run(&call),
     };
     Some(done.unwrap_or_else(Failure::report))

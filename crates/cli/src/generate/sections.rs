@@ -207,6 +207,19 @@ const PAGES: &[(&str, Page)] = &[
         },
     ),
     (
+        "resize",
+        Page {
+            examples: &[
+                ("nextent resize disk.img 8g", "Grows or shrinks the volume and its file."),
+                ("nextent resize -M disk.img", "Makes both as small as the contents allow."),
+                ("nextent resize disk.img@2", "Grows the volume to its partition."),
+                ("nextent resize /mnt", "Lets the kernel grow a volume that it has mounted."),
+            ],
+            see: &["resize2fs(8)", "nextent-fsck(1)", "nextent-info(1)"],
+            ..PLAIN
+        },
+    ),
+    (
         "info",
         Page {
             examples: &[

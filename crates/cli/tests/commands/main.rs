@@ -7,6 +7,7 @@ mod nbd_faults;
 mod nodes;
 mod overlay;
 mod plot;
+mod resize;
 mod sync;
 mod trim;
 

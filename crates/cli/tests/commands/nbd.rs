@@ -77,6 +77,11 @@ fn every_command_takes_an_export() {
     served.ok(&["cp", "-a", "NBD:/sub", back.to_str().unwrap()]);
     assert_eq!(std::fs::read(back.join("f7")).unwrap(), vec![7; 700]);
     served.ok(&["trim", "NBD"]);
+    served.ok(&["resize", "-M", "NBD"]);
+    served.ok(&["resize", "NBD"]);
+    let said = served.fails(&["resize", "NBD", "49m"], 1);
+    assert!(said.contains("the export has only 50331648 bytes; enlarge it first"), "{said}");
+    served.ok(&["diff", "NBD", &tree]);
     drop(served.server);
     e2fs::assert_clean(&served.image.path());
 }

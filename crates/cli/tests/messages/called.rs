@@ -22,12 +22,13 @@ impl Said {
 
 /// A directory with links to the program, one for each name.
 pub(crate) fn links() -> PathBuf {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "mke2fs",
         "mkfs.ext2",
         "mkfs.ext3",
         "mkfs.ext4",
         "dumpe2fs",
+        "resize2fs",
         "tune2fs",
         "e2label",
         "e2mmpstatus",

@@ -13,6 +13,7 @@ mod mke2fs;
 mod pages;
 mod partitions;
 mod refused;
+mod resize2fs;
 mod sizes;
 mod slashes;
 mod truncated;

@@ -113,9 +113,13 @@ impl Volume {
         self.forget_groups(new.group_count);
         self.descs.extend(descs);
         self.set_size(target)?;
-        // Step 4.
-        for run in leaving.into_iter().filter(|run| run.start < new.blocks_count) {
-            self.free(run.start..run.end.min(new.blocks_count))?;
+        // Step 4. What the new layout does not have, or uses for heads, does not become free.
+        for run in leaving {
+            for (part, vacated) in self.vacated.split(run) {
+                if !vacated {
+                    self.free(part)?;
+                }
+            }
         }
         self.free_old_heads(&old, new)?;
         if let Some(groups) = &new_groups {

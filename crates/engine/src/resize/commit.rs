@@ -68,6 +68,11 @@ impl Volume {
         if let Some(journal) = &self.journal {
             journal.log_blocks(&self.device, &self.geo, &images)?;
         }
+        if before.features().has(Incompat::BIT64) && !self.sb.features().has(Incompat::BIT64) {
+            // e2fsck finds the log by the first descriptor. Of wide descriptors, narrow eyes see
+            // the first half of the first one; wide eyes see two narrow ones as one.
+            write_super(&*self.device, &mut self.sb)?;
+        }
         self.write_in_place(&images)?;
         self.flush()?;
         write_super(&*self.device, &mut self.sb)?;

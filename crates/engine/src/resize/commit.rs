@@ -35,6 +35,7 @@ impl Volume {
     pub(super) fn commit(&mut self) -> Result<()> {
         self.render_groups()?;
         if self.trial {
+            self.images.clear();
             self.release_freed();
             return Ok(());
         }

@@ -1,7 +1,8 @@
 //! Moves the blocks of files out of the blocks that the new layout needs.
 //!
-//! A run is copied to a free place, and the map names that place in the next commit. Blocks of
-//! directories go through the log, as all metadata does.
+//! A run is copied to a free place, and the map names that place in the next commit. That holds for
+//! the blocks of directories, too: no commit before has changed them. So a directory of any size
+//! moves in one commit.
 
 use std::ops::Range;
 
@@ -9,8 +10,8 @@ use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::extent::{self, Extent, Index, NodeMut, ROOT_ENTRIES};
 use nextent_ondisk::inode::{self as format, BLOCK_AREA, Inode, flags};
 use nextent_ondisk::{
-    BlockNo, Compat, Corrupt, FileBlock, FileType, Incompat, InodeNo, RoCompat, Structure,
-    indirect, numbers, orphan, xattr,
+    BlockNo, Compat, Corrupt, FileBlock, Incompat, InodeNo, RoCompat, Structure, indirect, numbers,
+    orphan, xattr,
 };
 use nextent_sync::HashMap;
 
@@ -28,8 +29,6 @@ pub(super) struct MovedAttributes(HashMap<BlockNo, BlockNo>);
 struct File {
     ino: InodeNo,
     inode: Inode,
-    /// Blocks are metadata: a directory's.
-    metadata: bool,
     /// Blocks carry their own number in their checksum: the orphan file's.
     numbered: bool,
     /// No block that the file has may be written, since the log is in use until the inode changes.
@@ -37,6 +36,8 @@ struct File {
     /// Blocks that the map gained and lost.
     added: u64,
     removed: u64,
+    /// Pointers that were followed.
+    visited: u64,
 }
 
 impl Volume {
@@ -89,12 +90,12 @@ impl Volume {
             self.geo.features.has(Compat::ORPHAN_FILE) && ino.0 == self.sb.orphan_file_inum.get();
         File {
             ino,
-            metadata: orphan_file || inode.file_type() == Some(FileType::Directory),
             numbered: orphan_file,
             inode,
             fresh_nodes: false,
             added: 0,
             removed: 0,
+            visited: 0,
         }
     }
 
@@ -107,10 +108,12 @@ impl Volume {
         let mut bytes = self.block(block)?;
         let sharers = xattr::in_block(&self.geo, &bytes)?.0.refcount;
         let to = match moved.0.get(&block) {
+            // A trial has not kept the copy.
+            Some(to) if self.trial => *to,
             Some(to) => {
                 let mut copy = self.block(*to)?;
                 let users = xattr::in_block(&self.geo, &copy)?.0.refcount;
-                xattr::set_refcount(&mut copy, users + 1);
+                xattr::set_refcount(&mut copy, users.saturating_add(1));
                 self.put_attributes(*to, copy);
                 *to
             }
@@ -203,13 +206,11 @@ impl Volume {
                 false => self.allocate(run.end - at)?,
             };
             let len = to.end - to.start;
-            if file.metadata {
+            if file.numbered && self.geo.features.metadata_csum() {
                 for offset in 0..len {
                     let mut bytes = self.block(BlockNo(at + offset))?;
                     let block = BlockNo(to.start + offset);
-                    if file.numbered && self.geo.features.metadata_csum() {
-                        orphan::seal(file.inode.csum_seed(&self.geo, file.ino), block, &mut bytes);
-                    }
+                    orphan::seal(file.inode.csum_seed(&self.geo, file.ino), block, &mut bytes);
                     self.put(block, bytes);
                 }
             } else if copied {
@@ -339,7 +340,9 @@ impl Volume {
 
     /// Moves the tree below a pointer, `level` levels above the file's blocks. Returns the pointer.
     fn move_pointer(&mut self, file: &mut File, block: BlockNo, level: usize) -> Result<BlockNo> {
-        if !self.geo.holds_run(block, 1) {
+        file.visited += 1;
+        // No map leads to more blocks than the volume has.
+        if !self.geo.holds_run(block, 1) || file.visited > self.geo.blocks_count {
             let error = Corrupt::field(Structure::IndirectBlock, "block pointer", block.0);
             return Err(error.at_inode(file.ino).into());
         }

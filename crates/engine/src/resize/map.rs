@@ -15,6 +15,8 @@ pub(super) struct Tree {
     pub(super) extents: Vec<Extent>,
     /// Blocks of the map itself.
     pub(super) nodes: Vec<BlockNo>,
+    /// Blocks of all extents.
+    blocks: u64,
 }
 
 impl Tree {
@@ -24,6 +26,15 @@ impl Tree {
             return Err(Corrupt::field(kind, "nodes", blocks).into());
         }
         self.nodes.push(node);
+        Ok(())
+    }
+
+    /// Counts blocks of the file. No file has more than the volume.
+    fn add_blocks(&mut self, blocks: u64, kind: Structure, len: u64) -> Result<()> {
+        self.blocks += len;
+        if self.blocks > blocks {
+            return Err(Corrupt::field(kind, "blocks", self.blocks).into());
+        }
         Ok(())
     }
 }
@@ -62,6 +73,8 @@ impl Volume {
         extent::check(&self.geo, bytes, expected)?;
         let node = Node::new(bytes)?;
         if node.depth() == 0 {
+            let len = node.extents().map(|run| u64::from(run.len)).sum();
+            tree.add_blocks(self.geo.blocks_count, Structure::ExtentNode, len)?;
             tree.extents.extend(node.extents());
             return Ok(());
         }
@@ -100,6 +113,7 @@ impl Volume {
             return Err(error.at_inode(ino).into());
         }
         if level == 0 {
+            tree.add_blocks(self.geo.blocks_count, Structure::IndirectBlock, 1)?;
             let new =
                 Extent { block: FileBlock(must_fit(at)), len: 1, start: block, unwritten: false };
             add_extent(&mut tree.extents, new);

@@ -25,6 +25,13 @@ impl Fixed {
         runs.extend(geo.groups().map(|group| geo.head_blocks(group)));
         runs.extend(new.groups().map(|group| new.head_blocks(group)));
         runs.extend(vacated.ranges().iter().cloned());
+        Self::of(runs)
+    }
+
+    fn of(mut runs: Vec<Range<u64>>) -> Self {
+        // Groups without a superblock have no head. Binary searches need the ends in order, and an
+        // empty run would break that once a window begins at it.
+        runs.retain(|run| !run.is_empty());
         runs.sort_unstable_by_key(|run| run.start);
         let mut merged: Vec<Range<u64>> = Vec::with_capacity(runs.len());
         for run in runs {
@@ -115,5 +122,17 @@ impl Volume {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_at_an_empty_run_is_taken() {
+        let mut fixed = Fixed::of(vec![10..20, 30..30, 40..45]);
+        fixed.add(30..31);
+        assert_eq!(fixed.gaps(30..50), [31..40, 45..50]);
     }
 }

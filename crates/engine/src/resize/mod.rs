@@ -195,10 +195,11 @@ fn run(
     resized: &mut Resized,
 ) -> Result<()> {
     let geo = sb.check(device.size())?;
-    if !Vacated::new(&geo, &target.geo).is_empty() {
-        if !options.unchecked {
-            check_first(device, progress)?;
-        }
+    let moves = !Vacated::new(&geo, &target.geo).is_empty();
+    if moves && !options.unchecked {
+        check_first(device, progress)?;
+    }
+    if moves {
         attempt(device, &sb, target)?;
     }
     let mut volume = Volume::read(device, sb, false)?;
@@ -329,3 +330,6 @@ fn move_inodes(
         progress(ResizeProgress { phase: ResizePhase::Inodes, done, steps });
     })
 }
+
+#[cfg(test)]
+mod tests;

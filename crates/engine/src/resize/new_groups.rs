@@ -48,9 +48,11 @@ impl Volume {
                 space.take(BlockNo(start + u64::from(from)), u64::from(at - from));
             }
         }
-        for group in (first..new.group_count).map(GroupNo) {
+        // The head of the last group may reach beyond the old end.
+        for group in (first - 1..new.group_count).map(GroupNo) {
             let head = new.head_blocks(group);
-            space.take(BlockNo(head.start), head.end - head.start);
+            let start = head.start.max(end);
+            space.take(BlockNo(start), head.end.saturating_sub(start));
         }
         let desc = self.descs[to_usize(first - 1)];
         let mut before = Some(Place {

@@ -122,11 +122,7 @@ impl Volume {
             }
         }
         self.free_old_heads(&old, new)?;
-        if let Some(groups) = &new_groups {
-            self.free_extension(&old, new, groups)?;
-        } else if new.blocks_count > old.blocks_count {
-            self.mark(old.blocks_count..new.blocks_count, false)?;
-        }
+        self.free_extension(&old, new, new_groups.as_ref())?;
         self.set_backup_groups(new.backup_groups);
         match resize_inode {
             Some(detached) if new.features.has(Compat::RESIZE_INODE) => {
@@ -198,16 +194,25 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees what the old last group has gained.
-    fn free_extension(&mut self, old: &Geometry, new: &Geometry, groups: &NewGroups) -> Result<()> {
+    /// Frees what the old last group has gained, except for metadata.
+    fn free_extension(
+        &mut self,
+        old: &Geometry,
+        new: &Geometry,
+        groups: Option<&NewGroups>,
+    ) -> Result<()> {
         let last = GroupNo(old.group_count - 1);
-        let end = new.group_first_block(last).0 + u64::from(new.group_blocks(last));
-        let gained = old.blocks_count..end;
-        if gained.is_empty() {
+        if new.blocks_count <= old.blocks_count {
             return Ok(());
         }
+        let end = new.group_first_block(last).0 + u64::from(new.group_blocks(last));
+        let gained = old.blocks_count..end;
         self.mark(gained.clone(), false)?;
-        groups.taken_in(&gained).into_iter().try_for_each(|run| self.mark(run, true))
+        // The head of the group may reach beyond the old end.
+        let head = new.head_blocks(last);
+        self.mark(head.start.max(gained.start)..head.end, true)?;
+        let taken = groups.map_or_else(Vec::new, |groups| groups.taken_in(&gained));
+        taken.into_iter().try_for_each(|run| self.mark(run, true))
     }
 
     /// Steps 5 and 6.

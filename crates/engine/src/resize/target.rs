@@ -44,12 +44,26 @@ impl Target {
             }
             blocks -= rest;
         }
+        target.refuse_long_head()?;
         target.set_counts(sb);
         // The rules that a volume must satisfy hold for this one too.
         let expected = target.geo;
         target.geo = target.sb.check(u64::MAX)?;
         debug_assert_eq!(target.geo, expected);
         Ok(target)
+    }
+
+    /// Refuses descriptors that the last group has no room for. A volume that keeps its size keeps
+    /// a last group of any size.
+    fn refuse_long_head(&self) -> Result<()> {
+        let geo = &self.geo;
+        let last = GroupNo(geo.group_count - 1);
+        let head = 1 + geo.contiguous_gdt_blocks() + geo.reserved_gdt_blocks;
+        if geo.has_super(last) && head > geo.group_blocks(last) {
+            let text = "a last group that is too small for a backup of all descriptors";
+            return Err(Error::unsupported(text));
+        }
+        Ok(())
     }
 
     /// The fewest blocks of the last group.

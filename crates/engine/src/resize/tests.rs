@@ -1,0 +1,75 @@
+//! Layouts in which descriptors outgrow groups.
+
+use std::path::PathBuf;
+
+use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_sync::Arc;
+use nextent_testkit::{e2fs, need};
+
+use super::{ResizeOptions, Resized, resize};
+use crate::error::{Error, Result};
+use crate::mkfs::{self, MkfsOptions};
+
+/// An image file, which grows as its volume does.
+struct Image {
+    dir: tempfile::TempDir,
+}
+
+impl Image {
+    /// A volume of groups of 256 blocks of 1 KiB, without blocks reserved for descriptors.
+    fn make(blocks: u64, features: &str) -> Self {
+        let image = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(image.path(), []).unwrap();
+        let features = format!("^resize_inode,^has_journal,^orphan_file,{features}");
+        let options = MkfsOptions {
+            size: Some(blocks << 10),
+            block_size: Some(1024),
+            blocks_per_group: Some(256),
+            bytes_per_inode: Some(32 << 10),
+            features,
+            ..MkfsOptions::default()
+        };
+        mkfs::make(&*image.device(blocks), &options).unwrap();
+        image
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    /// The image, with at least that many blocks.
+    fn device(&self, blocks: u64) -> Arc<dyn BlockDevice> {
+        let file = std::fs::OpenOptions::new().write(true).open(self.path()).unwrap();
+        let len = file.metadata().unwrap().len();
+        file.set_len(len.max(blocks << 10)).unwrap();
+        Arc::new(FileDevice::open(self.path(), &FileOptions::new().unlocked(true)).unwrap())
+    }
+
+    fn resize(&self, blocks: u64, wide: Option<bool>) -> Result<Resized> {
+        let options = ResizeOptions { wide, ..ResizeOptions::default() };
+        resize(&self.device(blocks), blocks, &options, &|_| ())
+    }
+
+    fn check(&self) {
+        need!(e2fs::e2fsck(&self.path())).assert_clean();
+    }
+}
+
+/// With 4 groups, the last has a backup. It ends before the descriptors of 4000 groups do.
+#[test]
+fn descriptors_reach_beyond_the_old_end() {
+    let image = Image::make(3 * 256 + 121, "64bit");
+    image.check();
+    let blocks = 2000 * 256 + 1;
+    image.resize(blocks, None).unwrap();
+    image.check();
+}
+
+/// Group 3 has a backup and ends with it.
+#[test]
+fn wider_descriptors_do_not_reach_beyond_the_end() {
+    let image = Image::make(2187 * 256 + 131, "^64bit");
+    image.check();
+    assert!(matches!(image.resize(2187 * 256 + 131, Some(true)), Err(Error::Unsupported(_))));
+    image.check();
+}

@@ -39,6 +39,7 @@ mod vacate;
 mod volume;
 
 use nextent_device::BlockDevice;
+use nextent_ondisk::superblock::state;
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_sync::Arc;
 
@@ -61,7 +62,8 @@ pub struct ResizeOptions {
     /// Whether group descriptors get (or lose) the fields for 64-bit block numbers, the feature
     /// `64bit`; `None` leaves them.
     pub wide: Option<bool>,
-    /// Does not check the volume before blocks or inodes are moved.
+    /// Does not check the volume before blocks or inodes are moved, or when its superblock asks
+    /// for a check.
     pub unchecked: bool,
 }
 
@@ -196,7 +198,9 @@ fn run(
 ) -> Result<()> {
     let geo = sb.check(device.size())?;
     let moves = !Vacated::new(&geo, &target.geo).is_empty();
-    if moves && !options.unchecked {
+    // An interrupted resize may have left blocks without an owner where the volume grows.
+    let doubtful = sb.state.get() & (state::VALID | state::ERROR) != state::VALID;
+    if (moves || doubtful) && !options.unchecked {
         check_first(device, progress)?;
     }
     if moves {

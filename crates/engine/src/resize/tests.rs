@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_ondisk::superblock::state;
 use nextent_sync::Arc;
 use nextent_testkit::{e2fs, need};
 
+use super::volume::Volume;
 use super::{ResizeOptions, Resized, resize};
 use crate::error::{Error, Result};
 use crate::mkfs::{self, MkfsOptions};
+use crate::open::read_super;
 
 /// An image file, which grows as its volume does.
 struct Image {
@@ -72,4 +75,26 @@ fn wider_descriptors_do_not_reach_beyond_the_end() {
     image.check();
     assert!(matches!(image.resize(2187 * 256 + 131, Some(true)), Err(Error::Unsupported(_))));
     image.check();
+}
+
+/// A volume that asks for a check and has lost blocks does not even grow.
+#[test]
+fn a_volume_that_asks_for_a_check_is_checked() {
+    let image = Image::make(4 * 256 + 1, "64bit");
+    let leak = |used| {
+        let device = image.device(0);
+        let sb = read_super(&*device).unwrap();
+        let mut volume = Volume::read(&device, sb, false).unwrap();
+        volume.mark(500..501, used).unwrap();
+        volume.commit().unwrap();
+    };
+    let more = 6 * 256 + 1;
+    // The commit, without a journal, asks for a check, and no resize ends it.
+    leak(true);
+    assert!(matches!(image.resize(more, None), Err(Error::Corrupt(_))));
+    leak(false);
+    assert_eq!(image.resize(more, None).unwrap().blocks, more);
+    image.check();
+    let sb = read_super(&*image.device(0)).unwrap();
+    assert_eq!(sb.state.get() & state::ERROR, state::ERROR);
 }

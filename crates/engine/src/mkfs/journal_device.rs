@@ -86,18 +86,8 @@ impl JournalPlan {
         check_blocks(blocks)?;
         let mut features = Features::EMPTY.with(Incompat::JOURNAL_DEV);
         features.set(RoCompat::METADATA_CSUM, asked.has(RoCompat::METADATA_CSUM));
-        let shape = Shape {
-            blocks_count: blocks,
-            reserved_blocks: 0,
-            blocks_per_group: options.blocks_per_group.unwrap_or(block_size * 8),
-            group_count: 0,
-            inodes_per_group: 0,
-            inodes_count: 0,
-            table_blocks: 0,
-            gdt_blocks: 0,
-            reserved_gdt_blocks: 0,
-            features,
-        };
+        let per_group = options.blocks_per_group.unwrap_or(block_size * 8);
+        let shape = Shape::without_groups(blocks, per_group, features);
         let resolved = resolve::without_volume(options, bytes, shape, block_size)?;
         let mut sb = super_block::build(options, &resolved);
         // There are no names to hash.

@@ -53,6 +53,28 @@ pub(super) struct Shape {
     pub(super) features: Features,
 }
 
+impl Shape {
+    /// So many blocks, without groups and inodes.
+    pub(super) fn without_groups(
+        blocks_count: u64,
+        blocks_per_group: u32,
+        features: Features,
+    ) -> Self {
+        Self {
+            blocks_count,
+            reserved_blocks: 0,
+            blocks_per_group,
+            group_count: 0,
+            inodes_per_group: 0,
+            inodes_count: 0,
+            table_blocks: 0,
+            gdt_blocks: 0,
+            reserved_gdt_blocks: 0,
+            features,
+        }
+    }
+}
+
 /// One attempt's result.
 enum Outcome {
     Fits,
@@ -153,18 +175,9 @@ impl Request {
         let reserved = whole_part(self.reserved_percent * self.blocks_count as f64 / 100.0);
         // The share of whole blocks, as mke2fs has it, not the percentage that was asked for.
         let share = 100.0 * reserved as f64 / self.blocks_count.max(1) as f64;
-        let mut shape = Shape {
-            blocks_count: self.blocks_count,
-            reserved_blocks: reserved,
-            blocks_per_group: self.checked_blocks_per_group()?,
-            group_count: 0,
-            inodes_per_group: 0,
-            inodes_count: 0,
-            table_blocks: 0,
-            gdt_blocks: 0,
-            reserved_gdt_blocks: 0,
-            features: self.features,
-        };
+        let blocks_per_group = self.checked_blocks_per_group()?;
+        let mut shape = Shape::without_groups(self.blocks_count, blocks_per_group, self.features);
+        shape.reserved_blocks = reserved;
         self.set_resize_inode(&mut shape.features)?;
         // Each round drops the last group or shrinks all groups by 8 blocks, so it ends.
         loop {

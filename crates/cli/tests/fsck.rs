@@ -48,12 +48,59 @@ fn a_clean_image_is_one_line() {
         let (code, out, err) = image.fsck(&[option]);
         assert!(code == Some(0) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
         assert!(out.contains("clean, 11/"), "{out}");
+        assert!(before == image.bytes(), "a clean image was changed");
     }
-    assert!(before == image.bytes(), "a clean image was changed");
     for option in REPAIRS {
         let (code, out, err) = image.fsck(&[option, "-f", "-v", "-C", "0", "-E", "nodiscard"]);
         assert!(code == Some(0) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
-        e2fs::assert_clean(&image.path());
+    }
+    e2fs::assert_clean(&image.path());
+}
+
+/// The fields that a check sets, without the time.
+fn checked(path: &Path) -> Result<Vec<String>, nextent_testkit::Skip> {
+    let text = e2fs::dumpe2fs(path, true)?;
+    let names = ["Filesystem state", "Mount count", "FS Error", "First error", "Last error"];
+    let lines = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+#[test]
+fn a_sound_volume_is_marked_as_by_e2fsck() {
+    for kind in ["-t ext2", "-t ext4 -O ^has_journal", "-t ext4", "-t ext4 -b 1024"] {
+        let image = need!(Image::new(&kind.split(' ').collect::<Vec<_>>()));
+        let theirs = image.0.path().join("theirs");
+        for state in ["0", "3", "1"] {
+            let state = format!("ssv state {state}");
+            let changes = [
+                &state[..],
+                "ssv mnt_count 7",
+                "ssv lastcheck 20200101",
+                "ssv error_count 3",
+                "ssv first_error_time 20200101000000",
+                "ssv first_error_func some",
+                "ssv last_error_time 20200101000000",
+                "ssv last_error_line 5",
+            ];
+            need!(e2fs::debugfs(&image.path(), true, &changes));
+            let before = image.bytes();
+            for options in [&["-n"][..], &[]] {
+                assert_eq!(image.fsck(&[options, &["-f"]].concat()).0, Some(0));
+                assert!(before == image.bytes(), "a check without repair wrote something");
+            }
+            std::fs::copy(image.path(), &theirs).unwrap();
+            let path = theirs.to_str().unwrap();
+            let expected = need!(e2fs::run("e2fsck", ["-p", "-f", path])).status.code();
+            let (code, out, err) = image.fsck(&["-p", "-f"]);
+            assert_eq!((code, err.as_str()), (expected, ""), "{kind}: {state}: {out}");
+            assert_eq!(need!(checked(&image.path())), need!(checked(&theirs)), "{kind}: {state}");
+            let text = need!(e2fs::dumpe2fs(&image.path(), true));
+            let line = text.lines().find(|line| line.starts_with("Last checked"));
+            assert!(!line.unwrap().contains("2020"), "{line:?}");
+            let (code, out, _) = image.fsck(&["-p"]);
+            assert!(code == Some(0) && out.contains(" clean, "), "{kind}: {out}");
+            e2fs::assert_clean(&image.path());
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 mod alloc;
 mod attr;
 pub mod check;
+mod checked;
 mod checksums;
 mod cred;
 mod dir;
@@ -36,6 +37,7 @@ pub mod resize;
 mod xattr;
 
 pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
+pub use checked::mark_checked;
 pub use checksums::{change_uuid, uuid_seeds_checksums};
 pub use cred::Cred;
 pub use error::{Cause, Error, Result, Truncated};

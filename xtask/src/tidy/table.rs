@@ -73,6 +73,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("resize", 11),
             ("fs", 10),
             ("journal_change", 10),
+            ("checked", 10),
             ("checksums", 11),
             ("inodes", 11),
             ("lab_seams", 12),

@@ -1,11 +1,11 @@
 //! `fsck`, with the exit codes of fsck(8).
 //!
-//! `-p`, `-a` and `-y` replay the journal, finish orphans, check, and print one line. Other repairs
-//! are not implemented: remaining errors give exit code 4. They claim a volume with multiple mount
-//! protection first. Without them nothing is written, also not to the block of that protection.
+//! `-p`, `-a` and `-y` replay the journal, finish orphans, check, and print one line. A volume that
+//! was checked without errors is marked clean and checked now. Other repairs are not implemented:
+//! remaining errors give exit code 4. They claim a volume with multiple mount protection first.
+//! Without them nothing is written, also not to the block of that protection.
 
 use crate::disk::Disk;
-use crate::e2fsprogs;
 use crate::failure::{Failure, Result, say};
 use crate::show;
 use crate::target::ImageSpec;
@@ -18,7 +18,7 @@ use nextent::check::{
 };
 use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_sync::{Arc, unix_time};
+use nextent_sync::Arc;
 use serde_json::json;
 use std::fs::{File, OpenOptions as HowToOpen};
 use std::io::{IsTerminal, Write};
@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// Change nothing and list errors; the default
     #[arg(short, group = "how")]
     pub(crate) n: bool,
-    /// Replay the journal, check, and print the result on one line; other repairs are not
-    /// implemented
+    /// Replay the journal, check, mark as clean if no error is found, and print the result on one
+    /// line; other repairs are not implemented
     #[arg(short, group = "how")]
     pub(crate) p: bool,
     /// Same as -p
@@ -173,9 +173,9 @@ fn judge(args: &Args) -> Result<ExitCode> {
         true => recover(args, claimed.as_ref())?,
         false => None,
     };
-    let device = match &claimed {
+    let mut device = match &claimed {
         Some(claimed) => Arc::clone(&claimed.device),
-        None => device(args)?,
+        None => self::device(args)?,
     };
     if !args.force && !args.json && args.superblock.is_none() {
         let state = peek(&*device, &args.options()).map_err(named)?;
@@ -185,17 +185,25 @@ fn judge(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
+    let mut marks = claimed.is_some();
+    if repairs && !marks {
+        // The lock for reading excludes that for writing. A volume that cannot be opened for
+        // writing, such as one that is mounted read-only, is checked and not marked.
+        drop(device);
+        let opened = writable(args).ok().flatten();
+        marks = opened.is_some();
+        device = opened.map_or_else(|| self::device(args), Ok)?;
+    }
     let journal = args.journal(&state)?;
     let journal = journal.as_ref().map(|device| device as &dyn BlockDevice);
     let mut options = args.options();
     options.claimed = claimed.is_some();
-    let report = check_with(device, journal, &options, &|progress| bar.show(progress));
+    let report = check_with(Arc::clone(&device), journal, &options, &|now| bar.show(now));
     bar.end();
     let report = report.map_err(named)?;
     let code = code(&report);
-    if repairs && code == 0 {
-        record(args, claimed.as_ref())?;
-    }
+    let sound = marks && code == 0 && !report.recovery_pending;
+    let marked = sound && nextent::mark_checked(&device).map_err(named)?;
     end(args, claimed)?;
     if args.json {
         say!("{:#}", describe(&name, &report));
@@ -204,7 +212,8 @@ fn judge(args: &Args) -> Result<ExitCode> {
     } else {
         print(&name, args, &report)?;
     }
-    let corrected = if code == 0 && recovered.is_some() { CORRECTED } else { 0 };
+    let corrects = recovered.is_some() || marked;
+    let corrected = if code == 0 && corrects { CORRECTED } else { 0 };
     Ok(ExitCode::from(code | corrected))
 }
 
@@ -263,26 +272,6 @@ fn recover(args: &Args, claimed: Option<&Claimed>) -> Result<Option<String>> {
         .map_err(|error| fail(format!("{}: close: {error}", show::path(args.image()))))?;
     let (transactions, orphans) = (report.transactions, report.orphans);
     Ok(Some(format!("recovered {transactions} transactions and {orphans} orphans")))
-}
-
-/// Records the time of a check that found no errors, as e2fsck does: resize2fs asks for a check
-/// after the last mount. Does nothing where the volume cannot be changed.
-fn record(args: &Args, claimed: Option<&Claimed>) -> Result<()> {
-    let Ok(before) = e2fsprogs::superblock(&args.image(), None) else { return Ok(()) };
-    let Ok(Some((device, options))) = opening(args, claimed) else { return Ok(()) };
-    let Ok(volume) = Inodes::open(device, &options) else { return Ok(()) };
-    if volume.is_read_only() {
-        return Ok(());
-    }
-    let (mounted, now) = (before.superblock().mounted_at(), unix_time().as_secs());
-    let changed = volume.change_superblock(&|sb| {
-        sb.mnt_count.set(0);
-        // An open counts as a mount, which this one is not.
-        sb.set_mounted_at(mounted);
-        sb.set_checked_at(now);
-    });
-    let closed = volume.close();
-    changed.and(closed).map_err(|error| fail(format!("{}: {error}", show::path(args.image()))))
 }
 
 /// The device and the options to open the volume for changes; `None` on a read-only disk.

@@ -469,6 +469,23 @@ impl Superblock {
         self.last_error_errcode = other.last_error_errcode;
     }
 
+    /// Forgets the errors that were recorded since the last check.
+    pub fn clear_errors(&mut self) {
+        self.error_count.set(0);
+        self.set_first_error_at(0);
+        self.first_error_ino.set(0);
+        self.first_error_block.set(0);
+        self.first_error_func = [0; 32];
+        self.first_error_line.set(0);
+        self.first_error_errcode = 0;
+        self.set_last_error_at(0);
+        self.last_error_ino.set(0);
+        self.last_error_block.set(0);
+        self.last_error_func = [0; 32];
+        self.last_error_line.set(0);
+        self.last_error_errcode = 0;
+    }
+
     /// The copy of the journal inode's block map and size, for a volume whose journal inode is
     /// damaged.
     #[must_use]

@@ -181,7 +181,8 @@ impl Resizing {
     /// The size that a resize to `asked` results in; `None` if the volume has it.
     fn checked_size(&self, asked: u64, volume: &Resizable) -> Result<Option<u64>> {
         let now = volume.blocks();
-        if asked == now {
+        let has = if self.mounted.is_some() { asked == now } else { volume.has(asked) };
+        if has {
             return Ok(None);
         }
         let wide = volume.superblock().features().has(Incompat::BIT64);
@@ -213,7 +214,7 @@ impl Resizing {
         let size = size.map_err(|error| self.failed(&self.image.explain(&error)))?;
         // The size of -M is an estimate.
         let larger = self.words.has('M') && size >= now;
-        Ok(Some(size).filter(|size| *size != now && !larger))
+        Ok(Some(size).filter(|size| !volume.has(*size) && !larger))
     }
 
     /// Sets or clears the feature 64bit.

@@ -141,8 +141,10 @@ fn an_overlay_keeps_its_base() {
 #[test]
 fn mounts_grow_or_are_refused() {
     let image = small();
-    for (path, text) in [("/proc", "a file system of type proc"), ("/proc/self", "no mount point")]
-    {
+    for (path, text) in [
+        ("/proc", "a file system of type proc"),
+        ("/proc/self", "is a directory, and no mount point"),
+    ] {
         let said = image.fails(&["resize", path], 1);
         assert!(said.contains(text), "{said}");
     }

@@ -43,9 +43,10 @@ const READERS: [(&[&str], bool); 9] = [
 ];
 
 /// Commands that change `d.img`.
-const CHANGES: [(&[&str], bool); 10] = [
+const CHANGES: [(&[&str], bool); 11] = [
     (&["chmod", "-R", "g+w", "d.img:/x"], true),
     (&["tune", "-L", "x", "-O", "^has_journal", "d.img"], false),
+    (&["resize", "-f", "-M", "d.img"], false),
     (&["chown", "-R", "5:6", "d.img:/x"], true),
     (&["cp", "-q", "-r", "d.img:/x", "d.img:/copy"], true),
     (&["mv", "d.img:/x", "d.img:/x/self/moved"], false),

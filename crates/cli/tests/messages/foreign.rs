@@ -101,6 +101,7 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["replay", "X"], 1),
     (&["info", "X"], 1),
     (&["tune", "-L", "x", "X"], 1),
+    (&["resize", "X", "32m"], 1),
     (&["fsck", "X"], 8),
     (&["fsck", "-n", "X"], 8),
     (&["fsck", "-n", "--json", "X"], 8),

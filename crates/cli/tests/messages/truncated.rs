@@ -13,6 +13,9 @@ fn both_sizes_are_named() {
         &["cp", "whole", "cut:/"],
         &["tar", "-c", "cut:/"],
         &["replay", "cut"],
+        &["resize", "cut"],
+        &["resize", "-M", "cut"],
+        &["resize", "-P", "cut"],
         &["rm", "cut:/x"],
     ];
     for args in commands {

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let Wanted { blocks, exact, options } = wanted(args, &volume)?;
     let has = volume.superblock().features().has(Incompat::BIT64);
-    if blocks == volume.blocks() && options.wide.is_none_or(|wide| wide == has) {
+    if volume.has(blocks) && options.wide.is_none_or(|wide| wide == has) {
         return Outcome::unchanged(blocks, volume.block_size()).print(args);
     }
     let passes = Passes::new(args.progress);
@@ -122,7 +122,7 @@ fn wanted(args: &Args, volume: &Resizable) -> Result<Wanted> {
     {
         return Err(failed(format!("{} asked for, but {why}", bytes(blocks, volume.block_size()))));
     }
-    if blocks == volume.blocks() {
+    if volume.has(blocks) {
         return Ok(Wanted { blocks, exact, options });
     }
     let blocks = volume.resulting(blocks).map_err(|error| match error {

@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) fn at(point: &Path) -> std::result::Result<MountedVolume, String> {
     match MountedVolume::at(point) {
         Ok(Some(mount)) => Ok(mount),
-        Ok(None) => Err("is no mount point".into()),
+        Ok(None) => Err("is a directory, and no mount point".into()),
         Err(kind) if kind.ends_with(".nextent") => {
             Err("a mount by nextent cannot be resized; unmount it and resize the image".into())
         }

@@ -12,7 +12,9 @@ use crate::disk::Disk;
 use crate::target::Place;
 use nextent::check::{CheckOptions, Overview};
 use nextent::resize::{ResizeOptions, ResizeProgress, Resized, minimum_blocks, resize};
+use nextent::{Error, Foreign};
 use nextent_device::{BlockDevice, Overlay};
+use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use nextent_ondisk::{Geometry, Incompat, Superblock};
 use nextent_sync::Arc;
 use std::io;
@@ -48,7 +50,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// By the engine.
-    Volume(nextent::Error),
+    Volume(Error),
     /// A file could not be made longer or shorter, for the given reason.
     File(io::Error),
 }
@@ -87,6 +89,11 @@ impl Resizable {
     /// The blocks that the file or the device has.
     pub(crate) fn room(&self) -> u64 {
         self.disk.size() / self.block_size()
+    }
+
+    /// Whether the volume has `blocks` already, and its device has them, too.
+    pub(crate) fn has(&self, blocks: u64) -> bool {
+        blocks == self.blocks() && blocks <= self.room()
     }
 
     /// The size of a volume that fills `room` blocks, as whole pages; never less than now.
@@ -145,7 +152,9 @@ impl Resizable {
         let before = self.disk.size();
         let too_large = || Trouble::File(io::Error::from(io::ErrorKind::FileTooLarge));
         let bytes = blocks.checked_mul(self.block_size()).ok_or_else(too_large)?;
-        let extends = self.kind == Kind::File && bytes > before;
+        // A volume that is cut short is refused as it is.
+        let whole = self.blocks() <= self.room();
+        let extends = self.kind == Kind::File && whole && bytes > before;
         if extends {
             self.set_len(bytes).map_err(Trouble::File)?;
         }
@@ -194,8 +203,20 @@ pub(super) fn whole_pages(blocks: u64, block_size: u64) -> u64 {
     blocks - blocks % (PAGE / block_size).max(1)
 }
 
+/// The first superblock, and the geometry that it describes. No backup takes its place: a resize
+/// changes the first one. The engine checks the checksum, which may wait for recovery.
 fn superblock(disk: &Arc<Disk>) -> nextent::Result<(Superblock, Geometry)> {
-    let device = Arc::clone(disk) as Arc<dyn BlockDevice>;
-    let read = Overview::read(device, &CheckOptions::default())?;
-    Ok((read.superblock().clone(), read.geometry().clone()))
+    let mut bytes = [0; SUPER_SIZE];
+    let foreign = || {
+        let read = &mut |at, buf: &mut [u8]| disk.read_at(at, buf).is_ok();
+        Error::Foreign(Foreign::identify(disk.size(), read))
+    };
+    disk.read_at(SUPER_OFFSET, &mut bytes).map_err(|_| foreign())?;
+    let sb = Superblock::read(&bytes).map_err(|_| foreign())?;
+    let geometry = sb.check(u64::MAX);
+    if geometry.is_err() {
+        // Its error says what else it is, such as an external journal.
+        Overview::read(Arc::clone(disk) as Arc<dyn BlockDevice>, &CheckOptions::default())?;
+    }
+    Ok((sb, geometry?))
 }

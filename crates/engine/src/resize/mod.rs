@@ -14,9 +14,9 @@
 //!
 //! Invariants:
 //! - After each commit of steps 3 to 6 the volume is consistent, with the old size.
-//! - The size changes by one write of one sector. A crash leaves the old size or the new one, at
-//!   most with blocks in use without an owner. Then the superblock asks for a check, and `e2fsck
-//!   -p` frees them.
+//! - The size changes by one write of one sector. A crash leaves the old size or the new one (or,
+//!   of a full volume, one between them), at most with blocks in use without an owner. Then the
+//!   superblock asks for a check, and `e2fsck -p` frees them.
 //! - Without a journal, and where one step does not fit into the log (a directory of many blocks
 //!   that gets another number), a crash may need more of e2fsck.
 
@@ -182,10 +182,48 @@ pub fn resize(
         let text = format!("{blocks} blocks on a device of {available}");
         return Err(Error::unsupported(text));
     }
-    if target.geo != geo {
-        run(device, sb, &target, (options, progress), &mut resized)?;
+    if target.geo == geo {
+        return Ok(resized);
+    }
+    match run(device, sb.clone(), &target, (options, progress), &mut resized) {
+        Err(Error::NoSpace) if target.geo.blocks_count > geo.blocks_count => {
+            grow_twice(device, &sb, &target, (options, progress), &mut resized)?;
+        }
+        done => done?,
     }
     Ok(resized)
+}
+
+/// Grows a full volume whose heads of groups need blocks that are in use: first as far as the
+/// descriptors that it has blocks for, then with the room that this gave.
+fn grow_twice(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    target: &Target,
+    (options, progress): (&ResizeOptions, &dyn Fn(ResizeProgress)),
+    resized: &mut Resized,
+) -> Result<()> {
+    let old = sb.check(device.size())?;
+    let descs = u64::from(old.gdt_blocks() + old.reserved_gdt_blocks);
+    let groups = descs * u64::from(old.descs_per_block);
+    let most = old.first_data_block.0 + groups * u64::from(old.blocks_per_group);
+    let first = Target::new(sb, &old, most.min(target.geo.blocks_count), options)?;
+    let gains = first.geo.blocks_count > old.blocks_count;
+    if !gains || !Vacated::new(&old, &first.geo).is_empty() {
+        return Err(Error::NoSpace);
+    }
+    run(device, sb.clone(), &first, (options, progress), resized)?;
+    let sb = read_super(&**device)?;
+    let geo = sb.check(device.size())?;
+    let second = Target::new(&sb, &geo, target.geo.blocks_count, options)?;
+    match run(device, sb.clone(), &second, (options, progress), resized) {
+        Err(Error::NoSpace) => {
+            let back = Target::new(&sb, &geo, old.blocks_count, options)?;
+            run(device, sb, &back, (options, progress), resized)?;
+            Err(Error::NoSpace)
+        }
+        done => done,
+    }
 }
 
 /// Gives the volume the layout of `target`.

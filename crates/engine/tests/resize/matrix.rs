@@ -11,6 +11,7 @@ use nextent_sync::Arc;
 use nextent_testkit::tree::{HostDir, Tree, walk};
 use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};
 
+use super::common::close;
 use super::contents::{Contents, compare_with_linux, full_tree};
 use super::files::{DIRS, Fill};
 use super::volume::{self, ImageFile, Numbers, Spec, by_resize2fs, make, minimum, resized, verify};
@@ -248,6 +249,30 @@ fn is_wide(device: &MemoryDevice) -> bool {
     let sb = volume::superblock(device).unwrap();
     assert_eq!(sb.features().has(Incompat::BIT64), sb.desc_size.get() == 64);
     sb.desc_size.get() == 64
+}
+
+/// A volume without a free block gets more descriptors than it has blocks for.
+#[test]
+fn a_full_volume() {
+    for args in [
+        ["-t ext4 -G 2", JOURNAL],
+        ["-t ext4 -O ^resize_inode,^flex_bg", UNRESERVED],
+        ["-t ext2", GROUPS],
+    ] {
+        let device = Arc::new(need!(make(&kind("full", &args))));
+        let volume = volume::open(&device).unwrap();
+        let root = Cred::root();
+        let filler = volume.create_file(&root, ROOT_INO, b"filler", 0o644).unwrap();
+        let full = (0..).find_map(|n| filler.write(n * 1024, &[7; 1024]).err());
+        assert!(matches!(full, Some(Error::NoSpace)), "{args:?}: {full:?}");
+        drop(filler);
+        close(&volume);
+        drop(volume);
+        let before = Contents::read(&device).unwrap();
+        let new = resized(&device, 70_000).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+        verify(&new, &before).unwrap_or_else(|text| panic!("{args:?}: {text}"));
+        assert!(Numbers::read(&new).unwrap().blocks > 69_000, "{args:?}");
+    }
 }
 
 /// A volume that was not closed is recovered first: its log, and files without a name.

@@ -3,6 +3,7 @@
 
 use nextent_device::queue::{Buffer, Completed, Direction, Piece, Transfer};
 use nextent_device::{BlockDevice, MemoryDevice, NbdAddress, NbdDevice, NbdOptions, SparseRanges};
+use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{NbdServer, Rng, Skip, need};
 use std::io::{ErrorKind, Read, Write};
@@ -484,6 +485,60 @@ fn a_silent_server_is_lost_after_the_timeout() {
     assert!(error.to_string().contains("did not answer"), "{error}");
 }
 
+/// A server that accepts connections and never answers is given up: the time to connect again
+/// begins once.
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+    let server = Fake::new(FLAGS, SIZE, |_| {
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        Vec::new()
+    });
+    let time = Duration::from_secs(1);
+    let device = server.open(&NbdOptions::new().timeout(time).reconnect(time)).unwrap();
+    let error = device.read_at(0, &mut [0; 512]).unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    // Each request is silent for a second.
+    let requests = REQUESTS.load(Ordering::Relaxed);
+    assert!((1..=3).contains(&requests), "{requests} requests");
+}
+
+/// The server answers repeated writes only once it has four of them.
+#[test]
+fn writes_are_repeated_at_once() {
+    const WRITES: usize = 4;
+    let connections = AtomicUsize::new(0);
+    let server = Fake::serving(move |client| {
+        shake_hands(client, FLAGS, SIZE)?;
+        let repeats = connections.fetch_add(1, Ordering::Relaxed) > 0;
+        let mut held = Vec::new();
+        loop {
+            let (command, cookie, len) = request(client)?;
+            let reply = match command {
+                READ => chunk(cookie, 1, 1, &[&[0; 8][..], &vec![0; len]].concat()),
+                WRITE => {
+                    client.read_exact(&mut vec![0; len])?;
+                    chunk(cookie, 1, 0, &[])
+                }
+                _ if !repeats => return Ok(()), // The flush loses the connection.
+                _ => chunk(cookie, 1, 0, &[]),
+            };
+            held.extend(reply);
+            let writes = held.len() / chunk(cookie, 1, 0, &[]).len();
+            if !repeats || command != WRITE || writes == WRITES {
+                client.write_all(&held)?;
+                held.clear();
+            }
+        }
+    });
+    let options = NbdOptions::new().timeout(Duration::from_secs(10));
+    let device = server.open(&options.reconnect(Duration::from_secs(5))).unwrap();
+    for n in 0..WRITES {
+        device.write_at(n as u64 * (SIZE / 8), &[1; 4096]).unwrap();
+    }
+    device.flush().unwrap();
+}
+
 /// The server of this crate, over a memory device.
 #[test]
 fn our_server_keeps_the_contract() {
@@ -521,12 +576,26 @@ type Answer = fn(cookie: [u8; 8]) -> Vec<u8>;
 
 impl Fake {
     fn new(flags: u16, size: u64, answer: Answer) -> Self {
+        Self::serving(move |client| {
+            shake_hands(client, flags, size)?;
+            loop {
+                let (_, cookie, _) = request(client)?;
+                client.write_all(&answer(cookie))?;
+            }
+        })
+    }
+
+    fn serving(
+        serve: impl Fn(&mut UnixStream) -> std::io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let serve = Arc::new(serve);
         thread::spawn(move || {
             for mut client in listener.incoming().flatten() {
+                let serve = Arc::clone(&serve);
                 // The client ends connections when it likes.
-                thread::spawn(move || serve(&mut client, flags, size, answer));
+                thread::spawn(move || serve(&mut client));
             }
         });
         Self { dir }
@@ -539,7 +608,19 @@ impl Fake {
     }
 }
 
-fn serve(client: &mut UnixStream, flags: u16, size: u64, answer: Answer) -> std::io::Result<()> {
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+
+/// The command, the cookie and the length of the next request.
+fn request(client: &mut UnixStream) -> std::io::Result<(u16, [u8; 8], usize)> {
+    let mut request = [0; 28];
+    client.read_exact(&mut request)?;
+    let command = u16::from_be_bytes([request[6], request[7]]);
+    let len = u32::from_be_bytes(request[24..].try_into().unwrap());
+    Ok((command, request[8..16].try_into().unwrap(), len as usize))
+}
+
+fn shake_hands(client: &mut UnixStream, flags: u16, size: u64) -> std::io::Result<()> {
     client.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
     client.read_exact(&mut [0; 4])?;
     loop {
@@ -557,17 +638,11 @@ fn serve(client: &mut UnixStream, flags: u16, size: u64, answer: Answer) -> std:
             [0, 0, 0, 7] => {
                 let info = [&[0, 0][..], &size.to_be_bytes(), &flags.to_be_bytes()].concat();
                 reply(3, &info)?;
-                reply(1, &[])?;
-                break;
+                return reply(1, &[]);
             }
             [0, 0, 0, 8] => reply(1, &[])?,
             _ => reply((1 << 31) | 1, &[])?,
         }
-    }
-    loop {
-        let mut request = [0; 28];
-        client.read_exact(&mut request)?;
-        client.write_all(&answer(request[8..16].try_into().unwrap()))?;
     }
 }
 

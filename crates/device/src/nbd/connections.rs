@@ -22,8 +22,11 @@ use super::url::NbdAddress;
 use super::wire::{self, Command, Request, transmission};
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicUsize, Ordering};
-use nextent_sync::{Arc, Duration, LockClass, Mutex, RwLock, SlotId, current_slot, now, sleep};
+use nextent_sync::{
+    Arc, Duration, Instant, LockClass, Mutex, RwLock, SlotId, current_slot, now, sleep,
+};
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::take;
 use std::ops::Range;
@@ -32,8 +35,10 @@ static CONNECTING: LockClass = LockClass::new("device.nbd-connecting", 877);
 static CONNECTIONS: LockClass = LockClass::new("device.nbd-connections", 878);
 static UNFLUSHED: LockClass = LockClass::new("device.nbd-unflushed", 886);
 
-/// How often a request is sent to servers that end each time, before it fails.
-pub(super) const MOST_ATTEMPTS: usize = 8;
+/// How often connections are made for one request, before it fails.
+const MOST_LOSSES: usize = 8;
+/// Unflushed writes that are repeated at once.
+const REPEATED_AT_ONCE: usize = 16;
 /// The first and the longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -92,6 +97,17 @@ pub(super) struct Connections {
     turn: AtomicUsize,
 }
 
+/// The lost connections of one request.
+///
+/// The time to connect again begins with the first loss and not with each. So a server that accepts
+/// connections and never answers is given up once that time has passed and the last request has
+/// had its timeout.
+#[derive(Default)]
+pub(super) struct Losses {
+    count: usize,
+    first: Option<Instant>,
+}
+
 /// A request that was sent, and that no thread waits for yet.
 pub(super) struct Sent {
     epoch: Epoch,
@@ -109,7 +125,8 @@ impl Connections {
         };
         // The working directory may be another one when it connects again.
         let address = address.absolute()?;
-        let (export, channels) = connect(&address, options, None).map_err(failed)?;
+        let limit = options.timeout_of(&address);
+        let (export, channels) = connect(&address, options, None, limit).map_err(failed)?;
         let ahead = Ahead::new(ahead::sizes(export.size, export.unit, export.largest));
         Ok(Self {
             address,
@@ -134,16 +151,18 @@ impl Connections {
 
     /// Sends a request and waits for the reply, also over new connections.
     pub(super) fn perform(&self, request: &Request, data: &[u8]) -> io::Result<Reply> {
-        let mut ended = Vec::new();
-        for _ in 0..MOST_ATTEMPTS {
+        let (mut ended, mut losses) = (Vec::new(), Losses::default());
+        loop {
             let epoch = self.present();
             let channel = epoch.channel_of(current_slot());
-            if let Some(outcome) = send(channel, request, data, &mut ended) {
+            let client = Client::new();
+            if channel.submit(&client, request, data).is_ok()
+                && let Some(outcome) = outcome(channel, &client, &mut ended)
+            {
                 return outcome;
             }
-            self.renew(&epoch)?;
+            self.renew(&epoch, &mut losses)?;
         }
-        Err(self.failure(&io::Error::other("the connection is lost again and again")))
     }
 
     /// Sends a request over the next connection, or over new ones.
@@ -155,15 +174,14 @@ impl Connections {
         buffer: &mut Vec<u8>,
     ) -> io::Result<Sent> {
         let number = self.turn.fetch_add(1, Ordering::Relaxed);
-        let client = Client::new();
-        for _ in 0..MOST_ATTEMPTS {
+        let (client, mut losses) = (Client::new(), Losses::default());
+        loop {
             let epoch = self.present();
             match epoch.channel(number).submit_into(&client, request, data, take(buffer)) {
                 Ok(_) => return Ok(Sent { epoch, channel: number, client, record }),
-                Err(_) => self.renew(&epoch)?,
+                Err(_) => self.renew(&epoch, &mut losses)?,
             }
         }
-        Err(self.failure(&io::Error::other("the connection is lost again and again")))
     }
 
     /// Whether all connections were usable when last used.
@@ -171,11 +189,17 @@ impl Connections {
         self.present().channels.iter().all(|channel| channel.lost().is_none())
     }
 
-    /// Makes new connections instead of those of `lost`, unless another thread has.
+    /// Makes new connections instead of those of `lost`, unless another thread has. `losses` are
+    /// those of the request that needs them.
     ///
     /// # Errors
     /// The cause, once the time for it has passed. All later calls fail with it too.
-    pub(super) fn renew(&self, lost: &Epoch) -> io::Result<()> {
+    pub(super) fn renew(&self, lost: &Epoch, losses: &mut Losses) -> io::Result<()> {
+        let first = *losses.first.get_or_insert_with(now);
+        losses.count += 1;
+        if losses.count > MOST_LOSSES {
+            return Err(self.failure(&io::Error::other("the connection is lost again and again")));
+        }
         let mut failed = self.connecting.lock();
         if let Some((kind, text)) = &*failed {
             return Err(io::Error::new(*kind, text.clone()));
@@ -188,11 +212,13 @@ impl Connections {
             cause = channel.lost().unwrap_or(cause);
             channel.lose(&io::Error::new(io::ErrorKind::ConnectionAborted, "another was lost"));
         }
-        let (begun, mut pause) = (now(), PAUSES.0);
+        let mut pause = PAUSES.0;
         // A server that violates the protocol would do so again.
-        while cause.kind() != io::ErrorKind::InvalidData && begun.elapsed() < self.options.reconnect
+        while cause.kind() != io::ErrorKind::InvalidData
+            && let Some(left) = self.options.reconnect.checked_sub(first.elapsed())
+            && !left.is_zero()
         {
-            match self.connect_and_repeat() {
+            match self.connect_and_repeat(left) {
                 Ok(channels) => {
                     let number = lost.number + 1;
                     *self.present.write() = Epoch { number, channels: channels.into() };
@@ -213,13 +239,18 @@ impl Connections {
         io::Error::new(cause.kind(), text)
     }
 
-    /// Connects, and repeats the writes that the last flush does not cover.
-    fn connect_and_repeat(&self) -> io::Result<Vec<Channel<Stream>>> {
-        let (_, channels) = connect(&self.address, &self.options, Some(&self.export))?;
+    /// Connects, with a limit for each step, and repeats the writes that the last flush does not
+    /// cover.
+    fn connect_and_repeat(&self, limit: Duration) -> io::Result<Vec<Channel<Stream>>> {
+        let expected = Some(&self.export);
+        let (_, channels) = connect(&self.address, &self.options, expected, limit.max(PAUSES.0))?;
         let repeats = self.unflushed.lock().repeats();
-        let mut ended = Vec::new();
-        for repeat in repeats {
-            let (command, offset, len, data) = match &repeat {
+        let mut in_flight = VecDeque::with_capacity(REPEATED_AT_ONCE);
+        for (channel, repeat) in channels.iter().cycle().zip(&repeats) {
+            if in_flight.len() == REPEATED_AT_ONCE {
+                in_flight.pop_front().map_or(Ok(()), repeated)?;
+            }
+            let (command, offset, len, data) = match repeat {
                 Repeat::Bytes(offset, data) => {
                     (Command::Write, *offset, to_u64(data.len()), &data[..])
                 }
@@ -228,15 +259,28 @@ impl Connections {
                 }
             };
             let request = Request::new(command, offset, must_fit(len));
-            let lost = || io::Error::new(io::ErrorKind::ConnectionAborted, "lost again");
-            let first = channels.first().ok_or_else(lost)?;
-            match send(first, &request, data, &mut ended) {
-                Some(done) => drop(done?),
-                None => return Err(first.lost().unwrap_or_else(lost)),
+            let client = Client::new();
+            if channel.submit(&client, &request, data).is_err() {
+                return Err(lost_again(channel));
             }
+            in_flight.push_back((channel, client));
         }
+        in_flight.into_iter().try_for_each(repeated)?;
         Ok(channels)
     }
+}
+
+/// Waits for the end of a repeated write.
+fn repeated((channel, client): (&Channel<Stream>, Arc<Client>)) -> io::Result<()> {
+    match outcome(channel, &client, &mut Vec::new()) {
+        Some(done) => done.map(drop),
+        None => Err(lost_again(channel)),
+    }
+}
+
+fn lost_again(channel: &Channel<Stream>) -> io::Error {
+    let lost = || io::Error::new(io::ErrorKind::ConnectionAborted, "lost again");
+    channel.lost().unwrap_or_else(lost)
 }
 
 impl Transport for Connections {
@@ -276,7 +320,7 @@ impl Transport for Connections {
         let result = match outcome {
             Some(result) => result.map(drop),
             // The new connections repeat all records, so this one too.
-            None => self.renew(&sent.epoch),
+            None => self.renew(&sent.epoch, &mut Losses::default()),
         };
         if let Some(record) = sent.record {
             let mut unflushed = self.unflushed.lock();
@@ -345,17 +389,14 @@ impl Drop for Connections {
     }
 }
 
-/// Sends one request and waits; `None` if the connection is lost.
-fn send(
+/// Waits for the outcome of the only request of `client`; `None` if the connection is lost.
+fn outcome(
     channel: &Channel<Stream>,
-    request: &Request,
-    data: &[u8],
+    client: &Arc<Client>,
     ended: &mut Vec<(u64, Outcome)>,
 ) -> Option<io::Result<Reply>> {
-    let client = Client::new();
-    channel.submit(&client, request, data).ok()?;
     ended.clear();
-    channel.wait(&client, ended);
+    channel.wait(client, ended);
     let (_, outcome) = ended.pop()?;
     outcome.into_result(channel)
 }
@@ -376,11 +417,13 @@ impl Outcome {
     }
 }
 
-/// Connects as often as the server and the options allow. The export must be the `expected` one.
+/// Connects as often as the server and the options allow, with a limit for each step. The export
+/// must be the `expected` one.
 fn connect(
     address: &NbdAddress,
     options: &NbdOptions,
     expected: Option<&Export>,
+    limit: Duration,
 ) -> io::Result<(Export, Vec<Channel<Stream>>)> {
     let timeout = options.timeout_of(address);
     let one = |limit| {
@@ -391,7 +434,8 @@ fn connect(
         let channel = Channel::new(stream, timeout, export.structured);
         Ok::<_, io::Error>((export, channel))
     };
-    let (export, first) = one(timeout)?;
+    let limit = limit.min(timeout);
+    let (export, first) = one(limit)?;
     if expected.is_some_and(|expected| *expected != export) {
         return Err(violation("the export has another size or other flags than before"));
     }
@@ -399,7 +443,7 @@ fn connect(
     let mut channels = vec![first];
     while channels.len() < most {
         // A server may limit connections, and let further ones wait.
-        let Ok((other, channel)) = one(timeout.min(FURTHER)) else { break };
+        let Ok((other, channel)) = one(limit.min(FURTHER)) else { break };
         if other != export {
             return Err(violation("connections show different exports"));
         }

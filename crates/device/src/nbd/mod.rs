@@ -56,7 +56,7 @@ pub use url::NbdAddress;
 use crate::queue::DeviceQueue;
 use crate::{BlockDevice, range};
 use behind::Behind;
-use connections::{Connections, MOST_ATTEMPTS, Sent};
+use connections::{Connections, Sent};
 use negotiate::violation;
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, Ordering};

@@ -56,6 +56,10 @@ impl NbdOptions {
     /// For how long a lost connection is made again and again. Zero, the default: not at all. Then
     /// all requests fail once the connection is lost.
     ///
+    /// The time begins when a request first loses its connection. A request that is lost again
+    /// after it fails. So a server that accepts connections and never answers costs at most the
+    /// timeout before the first loss, this time, and the timeout once more.
+    ///
     /// A device that connects again keeps a copy of the writes since the last flush, at most 64
     /// MiB, and repeats them.
     #[must_use]

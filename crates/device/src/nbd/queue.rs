@@ -4,10 +4,10 @@
 //! server's largest request. If the connection is lost, all requests that have not ended are sent
 //! again over a new one. Parts of the server's blocks are transferred with blocking calls.
 
+use super::NbdDevice;
 use super::channel::{Client, Outcome};
-use super::connections::Epoch;
+use super::connections::{Epoch, Losses};
 use super::wire::{Command, Request};
-use super::{MOST_ATTEMPTS, NbdDevice};
 use crate::BlockDevice;
 use crate::queue::{Completed, DeviceQueue, Direction, Transfer, outside};
 
@@ -47,8 +47,8 @@ pub(super) struct NbdQueue<'d> {
     parts: HashMap<u64, Part>,
     done: Vec<Completed>,
     depth: usize,
-    /// How often connections were made since a request ended.
-    attempts: usize,
+    /// The connections lost since a request ended.
+    losses: Losses,
 }
 
 impl<'d> NbdQueue<'d> {
@@ -63,7 +63,7 @@ impl<'d> NbdQueue<'d> {
             parts: HashMap::default(),
             done: Vec::new(),
             depth: depth.max(1),
-            attempts: 0,
+            losses: Losses::default(),
         }
     }
 
@@ -129,11 +129,7 @@ impl<'d> NbdQueue<'d> {
 
     /// Uses new connections. No request is in flight then.
     fn renew(&mut self) -> io::Result<()> {
-        self.attempts += 1;
-        if self.attempts > MOST_ATTEMPTS {
-            return Err(io::Error::other("the connection is lost again and again"));
-        }
-        self.device.connections.renew(&self.epoch)?;
+        self.device.connections.renew(&self.epoch, &mut self.losses)?;
         self.epoch = self.device.connections.present();
         // Outcomes of earlier connections go to the earlier client.
         self.client = Client::new();
@@ -167,7 +163,7 @@ impl<'d> NbdQueue<'d> {
                     {
                         active.transfer.buffer[part.memory.clone()].copy_from_slice(&reply.bytes);
                     }
-                    self.attempts = 0;
+                    self.losses = Losses::default();
                     self.end(&part, Ok(()));
                 }
                 Some(Err(error)) => self.end(&part, Err(error)),

@@ -34,7 +34,7 @@ fn run(seed: u64, steps: u64) -> Result<(), Skip> {
     let fill = Fill { seed, names: rng.below(300) as usize, percent: 20 + rng.below(75) };
     let spec = Spec {
         name: "random",
-        mib: 12 + rng.below(13),
+        mib: 14 + rng.below(11),
         args: format!("{args} -N {}", 1500 + rng.below(2000)),
         tune: &[],
         debugfs: &[],

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_device::{BlockDevice, FileDevice};
 use nextent_ondisk::superblock::state;
 use nextent_sync::Arc;
 use nextent_testkit::{e2fs, need};
@@ -42,10 +42,11 @@ impl Image {
 
     /// The image, with at least that many blocks.
     fn device(&self, blocks: u64) -> Arc<dyn BlockDevice> {
-        let file = std::fs::OpenOptions::new().write(true).open(self.path()).unwrap();
+        // Without a lock: the child process of another test may hold a copy of it for a moment.
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(self.path()).unwrap();
         let len = file.metadata().unwrap().len();
         file.set_len(len.max(blocks << 10)).unwrap();
-        Arc::new(FileDevice::open(self.path(), &FileOptions::new().unlocked(true)).unwrap())
+        Arc::new(FileDevice::from_open(file).unwrap())
     }
 
     fn resize(&self, blocks: u64, wide: Option<bool>) -> Result<Resized> {

@@ -65,6 +65,8 @@ pub(super) struct Volume {
     table_block: RefCell<Option<(BlockNo, Vec<u8>)>>,
     /// In a trial: where moved tables really are, by their new start.
     tables: BTreeMap<u64, Range<u64>>,
+    /// Bytes of the device that are no hole: the search for the end of data may take long.
+    data: Range<u64>,
     /// Blocks that moved.
     pub(super) moved_blocks: u64,
     /// Inodes that moved.
@@ -100,6 +102,7 @@ impl Volume {
             deferred: None,
             table_block: RefCell::new(None),
             tables: BTreeMap::new(),
+            data: 0..0,
             moved_blocks: 0,
             moved_inodes: 0,
         };
@@ -198,10 +201,7 @@ impl Volume {
         while done < len {
             let part = &mut buf[..to_usize((len - done).min(CHUNK))];
             let (source, target) = (from + done, to + done);
-            let hole = match self.device.next_data(source) {
-                Ok(data) => data.is_none_or(|data| data.start >= source + to_u64(part.len())),
-                Err(_) => false,
-            };
+            let hole = is_hole(&*self.device, source..source + to_u64(part.len()), &mut self.data);
             let failed = |op, at: u64, error| Err(self.io(op, BlockNo(at >> bits), &error));
             if hole {
                 if let Err(error) = self.device.write_zeroes(target, to_u64(part.len())) {
@@ -438,5 +438,20 @@ impl Volume {
         self.inodes.retain(|group, _| *group < from);
         self.changed.retain(|group| *group < from);
         self.descs.truncate(to_usize(from));
+    }
+}
+
+/// Whether bytes of the device are a hole, as far as it knows. `data` is the data found last.
+fn is_hole(device: &dyn BlockDevice, part: Range<u64>, data: &mut Range<u64>) -> bool {
+    if data.contains(&part.start) {
+        return false;
+    }
+    match device.next_data(part.start) {
+        Ok(Some(found)) => {
+            *data = found;
+            data.start >= part.end
+        }
+        Ok(None) => true,
+        Err(_) => false,
     }
 }

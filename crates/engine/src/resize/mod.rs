@@ -152,8 +152,8 @@ pub fn resized_blocks(
 /// # Errors
 /// [`Error::NoSpace`] and [`Error::NoInodes`] for a size that is too small for the contents;
 /// [`Error::Unsupported`]; [`Error::Corrupt`] for a volume that a check finds damaged. In these
-/// cases the volume has not changed, except that one that was not closed is recovered. As
-/// [`Inodes::open`].
+/// cases the volume has not changed, except that one that was not closed is recovered, and that
+/// descriptors have the new width if [`ResizeOptions::wide`] asks for one. As [`Inodes::open`].
 pub fn resize(
     device: &Arc<dyn BlockDevice>,
     blocks: u64,

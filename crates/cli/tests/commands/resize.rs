@@ -168,7 +168,7 @@ fn mounts_grow_or_are_refused() {
         Some(0) => 40 << 10,
         // Root in a container.
         _ => {
-            assert!(said.contains("allows this to root only (CAP_SYS_RESOURCE)"), "{said}");
+            assert!(said.contains("this needs root (CAP_SYS_RESOURCE)"), "{said}");
             16 << 10
         }
     };

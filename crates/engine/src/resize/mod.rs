@@ -143,9 +143,11 @@ pub fn resized_blocks(
 /// # use std::sync::Arc;
 ///
 /// let device: Arc<dyn nextent::BlockDevice> = Arc::new(nextent::MemoryDevice::new(64 << 20));
-/// mkfs::make(&*device, &MkfsOptions { size: Some(32 << 20), ..MkfsOptions::default() })?;
-/// let resized = resize(&device, 16384, &ResizeOptions::default(), &|_| ())?;
-/// assert_eq!((resized.before, resized.blocks), (8192, 16384));
+/// let mut options = MkfsOptions::default();
+/// options.size = Some(32 << 20);
+/// mkfs::make(&*device, &options)?;
+/// let resized = resize(&device, 65536, &ResizeOptions::default(), &|_| ())?;
+/// assert_eq!((resized.before, resized.blocks), (32768, 65536));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -40,7 +40,9 @@ pub(super) fn size(mount: &MountedVolume) -> Result<(u64, u64)> {
 /// The kernel's reason not to grow a mounted volume.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EPERM) => "the kernel allows this to root only (CAP_SYS_RESOURCE)".into(),
+        Some(libc::EPERM) => "the kernel refuses it: this needs root (CAP_SYS_RESOURCE), and a \
+                              volume on which it has met no error"
+            .into(),
         Some(libc::ENOTTY) => "this kernel cannot grow mounted volumes".into(),
         Some(libc::EOPNOTSUPP) => {
             "the kernel cannot grow this volume while it is mounted; unmount it".into()

@@ -22,11 +22,15 @@ impl Volume {
             return Ok(());
         }
         self.commit()?;
-        let (moved, frees) = self.without_frees(Self::move_journal_blocks)?;
+        let (moved, deferred) = self.defer(Self::move_journal_blocks)?;
         let Some((inode, raw)) = moved else { return Ok(()) };
         let nodes = std::mem::take(&mut self.images);
         self.require_check();
         self.commit()?;
+        // Not before that commit, which uses the log: the next one must have a later number.
+        for (from, to) in &deferred.copies {
+            self.copy(*from, to)?;
+        }
         for (block, bytes) in &nodes {
             self.write(*block, bytes)?;
         }
@@ -45,7 +49,7 @@ impl Volume {
             write_super(&*self.device, &mut sb)?;
             self.journal = locate_journal(&self.device, &self.sb, &self.geo)?;
         }
-        frees.into_iter().try_for_each(|run| self.free(run))?;
+        deferred.frees.into_iter().try_for_each(|run| self.free(run))?;
         self.commit()
     }
 }

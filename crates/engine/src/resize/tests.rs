@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use nextent_device::{BlockDevice, FileDevice};
+use nextent_ondisk::extent::Node;
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::numbers::JOURNAL_INO;
 use nextent_ondisk::superblock::state;
 use nextent_sync::Arc;
 use nextent_testkit::{e2fs, need};
 
+use super::vacate::Vacated;
 use super::volume::Volume;
 use super::{ResizeOptions, Resized, resize};
 use crate::error::{Error, Result};
@@ -98,4 +102,39 @@ fn a_volume_that_asks_for_a_check_is_checked() {
     image.check();
     let sb = read_super(&*image.device(0)).unwrap();
     assert_eq!(sb.state.get() & state::ERROR, state::ERROR);
+}
+
+/// The part of a log that stays holds the transaction before the move. The first one after it must
+/// have a later number, or a crash in it could show recovery the older one's commit block.
+#[test]
+fn a_log_that_moves_in_part_goes_on_with_later_numbers() {
+    let device: Arc<dyn BlockDevice> = Arc::new(nextent_device::MemoryDevice::new(32 << 20));
+    let options = MkfsOptions { block_size: Some(1024), ..MkfsOptions::default() };
+    mkfs::make(&*device, &options).unwrap();
+    let sb = read_super(&*device).unwrap();
+    let mut volume = Volume::read(&device, sb, false).unwrap();
+    let first = |volume: &Volume| {
+        let (inode, _) = volume.inode(JOURNAL_INO).unwrap();
+        Node::new(&inode.block).unwrap().extent(0).start
+    };
+    let sequence = |volume: &Volume, block| {
+        let bytes = volume.block(block).unwrap();
+        JournalSuperblock::parse(&bytes, 1024, u64::MAX).unwrap().sequence()
+    };
+    let old = first(&volume);
+    let end = volume.geo.blocks_count;
+    let mut vacated = Vacated::default();
+    vacated.add(std::iter::once(old.0..old.0 + 1));
+    volume.begin_moves(vacated, end).unwrap();
+    volume.move_journal().unwrap();
+    let new = first(&volume);
+    assert_ne!(new, old);
+    // One commit went to the old log, and one to the new log.
+    assert!(sequence(&volume, new).0 > sequence(&volume, old).0);
+    volume.finish().unwrap();
+    let path = tempfile::NamedTempFile::new().unwrap();
+    let mut bytes = vec![0; 32 << 20];
+    device.read_at(0, &mut bytes).unwrap();
+    std::fs::write(path.path(), bytes).unwrap();
+    need!(e2fs::e2fsck(path.path())).assert_clean();
 }

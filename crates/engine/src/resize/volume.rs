@@ -29,6 +29,15 @@ const CHUNK: u64 = 1 << 20;
 /// Bytes that a device writes all or not at all.
 const SECTOR: u64 = 512;
 
+/// What a change leaves for after a commit.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    /// First block, and where the blocks go.
+    pub(super) copies: Vec<(u64, Range<u64>)>,
+    /// Blocks that become free.
+    pub(super) frees: Vec<Range<u64>>,
+}
+
 /// The volume.
 pub(super) struct Volume {
     pub(super) device: Arc<dyn BlockDevice>,
@@ -59,8 +68,8 @@ pub(super) struct Volume {
     free: FreeRuns,
     /// Blocks that are free after the next commit.
     freed: Vec<Range<u64>>,
-    /// Blocks that become free later, while frees are deferred.
-    deferred: Option<Vec<Range<u64>>>,
+    /// Copies and frees for later, while they are deferred.
+    deferred: Option<Deferred>,
     /// The block of an inode table that was read last.
     table_block: RefCell<Option<(BlockNo, Vec<u8>)>>,
     /// In a trial: where moved tables really are, by their new start.
@@ -190,6 +199,10 @@ impl Volume {
 
     /// Copies blocks to free blocks, which are not written by the next commit.
     pub(super) fn copy(&mut self, from: u64, to: &Range<u64>) -> Result<()> {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.copies.push((from, to.clone()));
+            return Ok(());
+        }
         self.table_block.take();
         if self.trial {
             return Ok(());
@@ -384,7 +397,7 @@ impl Volume {
     /// Frees blocks.
     pub(super) fn free(&mut self, run: Range<u64>) -> Result<()> {
         if let Some(deferred) = &mut self.deferred {
-            deferred.push(run);
+            deferred.frees.push(run);
             return Ok(());
         }
         for no in run.clone() {
@@ -395,15 +408,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Lets `change` run without its frees, which are returned.
-    pub(super) fn without_frees<T>(
+    /// Lets `change` run without its copies and frees, which are returned.
+    pub(super) fn defer<T>(
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<(T, Vec<Range<u64>>)> {
-        self.deferred = Some(Vec::new());
+    ) -> Result<(T, Deferred)> {
+        self.deferred = Some(Deferred::default());
         let done = change(self);
-        let frees = self.deferred.take().unwrap_or_default();
-        Ok((done?, frees))
+        let deferred = self.deferred.take().unwrap_or_default();
+        Ok((done?, deferred))
     }
 
     /// Notes that a table moved, so that a trial finds it.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use nextent_ondisk::dirent::{self, Entries};
-use nextent_ondisk::inode::{self as format, BLOCK_AREA, BLOCK_AREA_AT, Inode, flags};
+use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, Inode, flags};
 use nextent_ondisk::xattr::{self, Value};
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, FileType, GroupNo, Incompat, InodeNo, Structure};
 use nextent_sync::{HashMap, HashSet};
@@ -107,20 +107,13 @@ impl Volume {
 
     fn scan_group(&mut self, group: GroupNo, scan: &mut Scan) -> Result<()> {
         let attributes = self.geo.features.has(Incompat::EA_INODE);
-        let mut table = (BlockNo(0), Vec::new());
         for ino in self.used_inodes(group)? {
-            let (block, at) = self.inode_place(ino)?;
-            if table.0 != block {
-                table = (block, self.block(block)?);
-            }
-            let raw = &table.1[at..at + usize::from(self.geo.inode_size)];
-            format::verify(&self.geo, ino, raw)?;
-            let inode = Inode::read(&self.geo, raw)?;
+            let (inode, raw) = self.inode(ino)?;
             if inode.file_type() == Some(FileType::Directory) {
-                self.scan_directory(ino, &inode, raw, scan)?;
+                self.scan_directory(ino, &inode, &raw, scan)?;
             }
             if attributes {
-                self.scan_attributes(ino, &inode, raw, scan)?;
+                self.scan_attributes(ino, &inode, &raw, scan)?;
             }
         }
         Ok(())
